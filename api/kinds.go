@@ -1,0 +1,48 @@
+package api
+
+// Kind describes one kind of object: its names and paths.
+type Kind struct {
+	APIVersion string // FleetV1 or CoreV1
+	Kind       string // Workload
+	Plural     string // workloads: the path element and the store's key prefix
+	Singular   string
+	ShortNames []string
+	Namespaced bool
+	HasStatus  bool // has a /status subresource, and user writes to the main path leave status alone
+	// HasGeneration: metadata.generation counts changes of spec.
+	HasGeneration bool
+	New           func() Object
+}
+
+// The kinds of this release, written out.
+var (
+	KindWorkload          = &Kind{FleetV1, "Workload", "workloads", "workload", []string{"wl"}, true, true, true, func() Object { return new(Workload) }}
+	KindWorkloadRevision  = &Kind{FleetV1, "WorkloadRevision", "workloadrevisions", "workloadrevision", []string{"wr"}, true, false, false, func() Object { return new(WorkloadRevision) }}
+	KindAssignment        = &Kind{FleetV1, "Assignment", "assignments", "assignment", []string{"as"}, true, true, true, func() Object { return new(Assignment) }}
+	KindRollout           = &Kind{FleetV1, "Rollout", "rollouts", "rollout", []string{"ro"}, true, true, true, func() Object { return new(Rollout) }}
+	KindDevice            = &Kind{FleetV1, "Device", "devices", "device", []string{"dev"}, false, true, true, func() Object { return new(Device) }}
+	KindJoinToken         = &Kind{FleetV1, "JoinToken", "jointokens", "jointoken", []string{"jt"}, false, true, true, func() Object { return new(JoinToken) }}
+	KindEnrollmentRequest = &Kind{FleetV1, "EnrollmentRequest", "enrollmentrequests", "enrollmentrequest", []string{"er"}, false, true, true, func() Object { return new(EnrollmentRequest) }}
+	KindNamespace         = &Kind{CoreV1, "Namespace", "namespaces", "namespace", []string{"ns"}, false, true, false, func() Object { return new(Namespace) }}
+	KindConfigMap         = &Kind{CoreV1, "ConfigMap", "configmaps", "configmap", []string{"cm"}, true, false, false, func() Object { return new(ConfigMap) }}
+	KindSecret            = &Kind{CoreV1, "Secret", "secrets", "secret", nil, true, false, false, func() Object { return new(Secret) }}
+	KindEvent             = &Kind{CoreV1, "Event", "events", "event", []string{"ev"}, true, false, false, func() Object { return new(Event) }}
+)
+
+// Kinds lists every kind in the order in which discovery shows them.
+func Kinds() []*Kind {
+	return []*Kind{
+		KindNamespace, KindConfigMap, KindSecret, KindEvent,
+		KindWorkload, KindWorkloadRevision, KindAssignment, KindRollout, KindDevice, KindJoinToken, KindEnrollmentRequest,
+	}
+}
+
+// KindOf finds a kind by apiVersion and kind.
+func KindOf(apiVersion, kind string) (*Kind, bool) {
+	for _, k := range Kinds() {
+		if k.APIVersion == apiVersion && k.Kind == kind {
+			return k, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,311 @@
+package api
+
+// Workload is what a user declares: a template, where it goes, and how it moves there.
+type Workload struct {
+	TypeMeta `json:",inline"`
+	Metadata ObjectMeta     `json:"metadata"`
+	Spec     WorkloadSpec   `json:"spec"`
+	Status   WorkloadStatus `json:"status,omitzero"`
+}
+
+// WorkloadSpec is the declared part of a Workload.
+type WorkloadSpec struct {
+	Placement Placement   `json:"placement"`
+	Rollout   RolloutRule `json:"rollout,omitzero"`
+	// RevisionHistoryLimit is how many old revisions stay for undo, 0 to 100; default 10.
+	RevisionHistoryLimit *int32   `json:"revisionHistoryLimit,omitempty"`
+	Template             Template `json:"template"`
+}
+
+// Placement selects devices. Exactly one of Everywhere and Replicas is set. A missing or empty selector selects nothing
+// unless All is true.
+type Placement struct {
+	Everywhere  bool           `json:"everywhere,omitempty"`
+	Replicas    *int32         `json:"replicas,omitempty"` // 0 to 100,000
+	Selector    *LabelSelector `json:"selector,omitempty"`
+	All         bool           `json:"all,omitempty"`
+	Tolerations []Toleration   `json:"tolerations,omitempty"`
+}
+
+// RolloutRule says how a new revision moves over the fleet.
+type RolloutRule struct {
+	// MaxUnavailable is how many selected copies may be down at once, over all revisions: a number or "10%", rounded down,
+	// never below 1; default "10%".
+	MaxUnavailable *IntOrPercent `json:"maxUnavailable,omitempty"`
+	// MinReadySeconds is how long a copy must have been ready to count as updated; default 0.
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
+	// ProgressDeadline is how long a rollout may go without a step forward, by the hub's clock; default 10m.
+	ProgressDeadline Duration `json:"progressDeadline,omitzero"`
+}
+
+// Template is what runs on each device.
+type Template struct {
+	Metadata TemplateMeta `json:"metadata,omitzero"`
+	Spec     PodSpec      `json:"spec"`
+}
+
+// TemplateMeta is the metadata that copies carry.
+type TemplateMeta struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// PodSpec is the implemented part of a Kubernetes pod spec; any other pod field is refused by name.
+type PodSpec struct {
+	Containers []Container `json:"containers"`
+	Volumes    []Volume    `json:"volumes,omitempty"`
+	// HostNetwork must be true or absent in this release: containers share the network of the agent.
+	HostNetwork *bool `json:"hostNetwork,omitempty"`
+	// RestartPolicy is Always (default), OnFailure or Never.
+	RestartPolicy string `json:"restartPolicy,omitempty"`
+	// TerminationGracePeriodSeconds is the time between SIGTERM and SIGKILL, 0 to 3600; default 30.
+	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
+}
+
+// Container is one container of the template.
+type Container struct {
+	Name            string               `json:"name"`
+	Image           string               `json:"image"`
+	ImagePullPolicy string               `json:"imagePullPolicy,omitempty"` // IfNotPresent (default), Always, Never
+	Command         []string             `json:"command,omitempty"`         // replaces the image's entrypoint
+	Args            []string             `json:"args,omitempty"`            // replaces the image's cmd
+	WorkingDir      string               `json:"workingDir,omitempty"`
+	Env             []EnvVar             `json:"env,omitempty"`
+	Resources       ResourceRequirements `json:"resources,omitzero"`
+	VolumeMounts    []VolumeMount        `json:"volumeMounts,omitempty"`
+	ReadinessProbe  *Probe               `json:"readinessProbe,omitempty"`
+}
+
+// EnvVar is one environment variable: a value or a reference to one.
+type EnvVar struct {
+	Name      string        `json:"name"`
+	Value     string        `json:"value,omitempty"`
+	ValueFrom *EnvVarSource `json:"valueFrom,omitempty"`
+}
+
+// EnvVarSource names where a value comes from. Exactly one field is set.
+type EnvVarSource struct {
+	FieldRef        *FieldRef    `json:"fieldRef,omitempty"`
+	ConfigMapKeyRef *KeySelector `json:"configMapKeyRef,omitempty"`
+	SecretKeyRef    *KeySelector `json:"secretKeyRef,omitempty"`
+}
+
+// FieldRef names a field of the device or the assignment: device.name, device.labels.X, device.annotations.X,
+// assignment.name, assignment.ordinal, assignment.namespace.
+type FieldRef struct {
+	FieldPath string `json:"fieldPath"`
+}
+
+// KeySelector names one key of a ConfigMap or Secret of the same namespace.
+type KeySelector struct {
+	Name     string `json:"name"`
+	Key      string `json:"key"`
+	Optional *bool  `json:"optional,omitempty"`
+}
+
+// ResourceRequirements are what a container asks for and may use at most: cpu and memory.
+type ResourceRequirements struct {
+	Requests ResourceList `json:"requests,omitempty"`
+	Limits   ResourceList `json:"limits,omitempty"`
+}
+
+// VolumeMount puts a volume into a container.
+type VolumeMount struct {
+	Name      string `json:"name"`
+	MountPath string `json:"mountPath"`
+	ReadOnly  bool   `json:"readOnly,omitempty"`
+}
+
+// Volume is a hostPath or an emptyDir.
+type Volume struct {
+	Name     string          `json:"name"`
+	HostPath *HostPathVolume `json:"hostPath,omitempty"`
+	EmptyDir *EmptyDirVolume `json:"emptyDir,omitempty"`
+}
+
+// HostPathVolume is a path of the device. Type is as in Kubernetes: "", DirectoryOrCreate, Directory, FileOrCreate, File.
+type HostPathVolume struct {
+	Path string `json:"path"`
+	Type string `json:"type,omitempty"`
+}
+
+// EmptyDirVolume is a directory that lives as long as the assignment's spec, on the device's disk.
+type EmptyDirVolume struct{}
+
+// Probe runs a command in the container; exit code 0 means ready.
+type Probe struct {
+	Exec                *ExecAction `json:"exec"`
+	InitialDelaySeconds int32       `json:"initialDelaySeconds,omitempty"` // default 0
+	PeriodSeconds       int32       `json:"periodSeconds,omitempty"`       // default 10, at least 1
+	TimeoutSeconds      int32       `json:"timeoutSeconds,omitempty"`      // default 1, at least 1
+	SuccessThreshold    int32       `json:"successThreshold,omitempty"`    // default 1
+	FailureThreshold    int32       `json:"failureThreshold,omitempty"`    // default 3
+}
+
+// ExecAction is a command line without a shell.
+type ExecAction struct {
+	Command []string `json:"command"`
+}
+
+// Toleration lets a copy onto a tainted device, as in Kubernetes.
+type Toleration struct {
+	Key      string `json:"key,omitempty"`
+	Operator string `json:"operator,omitempty"` // Equal (default) or Exists
+	Value    string `json:"value,omitempty"`
+	Effect   string `json:"effect,omitempty"` // "" = every effect
+}
+
+// WorkloadStatus is what controllers observed.
+type WorkloadStatus struct {
+	ObservedGeneration int64       `json:"observedGeneration,omitempty"`
+	CurrentRevision    string      `json:"currentRevision,omitempty"` // the last revision whose rollout completed
+	UpdatedRevision    string      `json:"updatedRevision,omitempty"` // the revision of the present spec
+	Counts             Counts      `json:"counts,omitzero"`
+	Conditions         []Condition `json:"conditions,omitempty"` // Available, Progressing, ImageResolved
+	// Images are the digests that the tags of the present generation resolved to, by image as written.
+	Images map[string]string `json:"images,omitempty"`
+}
+
+// Counts are copies: desired by the spec, reached (device reported on the updated revision), ready, updated (ready on the
+// updated revision), failed, and pendingOffline (device away).
+type Counts struct {
+	Desired        int32 `json:"desired"`
+	Reached        int32 `json:"reached"`
+	Ready          int32 `json:"ready"`
+	Updated        int32 `json:"updated"`
+	Failed         int32 `json:"failed"`
+	PendingOffline int32 `json:"pendingOffline"`
+}
+
+// WorkloadRevision is an immutable numbered template of a workload, with its images resolved to digests.
+type WorkloadRevision struct {
+	TypeMeta `json:",inline"`
+	Metadata ObjectMeta           `json:"metadata"`
+	Spec     WorkloadRevisionSpec `json:"spec"`
+}
+
+// WorkloadRevisionSpec never changes once written, save Revision, which grows when an old template becomes current again.
+type WorkloadRevisionSpec struct {
+	Workload string   `json:"workload"`
+	Revision int64    `json:"revision"` // 1, 2, ...: the order in which templates became current
+	Hash     string   `json:"hash"`     // of the template with its digests
+	Template Template `json:"template"`
+	// Images maps each image of the template to repository@digest. An image that is missing is not resolved yet, and nothing of the
+	// revision starts anew before it is.
+	Images map[string]string `json:"images,omitempty"`
+}
+
+// Assignment is one copy of a workload, bound or to be bound to a device. Its name and uid stay across revisions.
+type Assignment struct {
+	TypeMeta `json:",inline"`
+	Metadata ObjectMeta       `json:"metadata"`
+	Spec     AssignmentSpec   `json:"spec"`
+	Status   AssignmentStatus `json:"status,omitzero"`
+}
+
+// AssignmentSpec: Revision belongs to the rollout controller, Device to the scheduler (or to the workload controller for
+// everywhere-workloads, whose copies are born bound).
+type AssignmentSpec struct {
+	Workload string `json:"workload"`
+	Ordinal  *int32 `json:"ordinal,omitempty"`  // set for replicas
+	Revision string `json:"revision"`           // name of the WorkloadRevision this copy should run
+	Device   string `json:"device,omitempty"`   // empty: not bound yet
+	SpecHash string `json:"specHash,omitempty"` // hash of revision, device values and configuration, as sent to the device
+}
+
+// Phases of an assignment, as the device reports them.
+const (
+	PhasePending   = "Pending"   // known to the hub, not reported by the device
+	PhasePulling   = "Pulling"   // image being fetched
+	PhaseStarting  = "Starting"  // containers being made or not ready yet
+	PhaseRunning   = "Running"   // all containers run
+	PhaseCrashLoop = "CrashLoop" // waiting for the next restart
+	PhaseStopping  = "Stopping"
+	PhaseCompleted = "Completed" // all ended well and restartPolicy does not start them again
+	PhaseFailed    = "Failed"    // cannot run; the message says why
+)
+
+// AssignmentStatus is the gateway's, on behalf of the device.
+type AssignmentStatus struct {
+	Phase          string            `json:"phase,omitempty"`
+	Ready          bool              `json:"ready,omitempty"`
+	ReadySince     Time              `json:"readySince,omitzero"` // by the hub's clock: when the gateway first heard of it
+	Message        string            `json:"message,omitempty"`
+	SpecHash       string            `json:"specHash,omitempty"` // the hash of what runs
+	Revision       string            `json:"revision,omitempty"` // the WorkloadRevision of what runs
+	Digests        map[string]string `json:"digests,omitempty"`  // container name to image digest
+	Containers     []ContainerStatus `json:"containers,omitempty"`
+	BundleRevision string            `json:"bundleRevision,omitempty"` // store revision of the bundle the report answers
+	ReportedAt     Time              `json:"reportedAt,omitzero"`      // hub's clock at the last change
+	Conditions     []Condition       `json:"conditions,omitempty"`     // Scheduled, ...
+}
+
+// ContainerStatus is the state of one container on the device. Times are the device's and only labels.
+type ContainerStatus struct {
+	Name      string    `json:"name"`
+	ID        string    `json:"id,omitempty"`
+	State     string    `json:"state,omitempty"` // Waiting, Running, Exited
+	Ready     bool      `json:"ready,omitempty"`
+	StartedAt Time      `json:"startedAt,omitzero"`
+	Restarts  int32     `json:"restarts"`
+	LastExit  *LastExit `json:"lastExit,omitempty"`
+	NextStart Time      `json:"nextStart,omitzero"`
+	Message   string    `json:"message,omitempty"`
+}
+
+// LastExit is how a container last ended.
+type LastExit struct {
+	Code       int32  `json:"code"`
+	Reason     string `json:"reason,omitempty"` // Completed, Error, OOMKilled
+	FinishedAt Time   `json:"finishedAt,omitzero"`
+}
+
+// Rollout is the move of a workload from one revision to another; kept as history.
+type Rollout struct {
+	TypeMeta `json:",inline"`
+	Metadata ObjectMeta    `json:"metadata"`
+	Spec     RolloutSpec   `json:"spec"`
+	Status   RolloutStatus `json:"status,omitzero"`
+}
+
+// RolloutSpec names the two revisions. Paused and Aborted are the user's.
+type RolloutSpec struct {
+	Workload string `json:"workload"`
+	From     string `json:"from,omitempty"` // empty for the first
+	To       string `json:"to"`
+	Paused   bool   `json:"paused,omitempty"`
+	Aborted  bool   `json:"aborted,omitempty"`
+}
+
+// Phases of a rollout in this release.
+const (
+	RolloutPlanned     = "Planned"
+	RolloutWaiting     = "Waiting" // images not resolved yet
+	RolloutProgressing = "Progressing"
+	RolloutPaused      = "Paused"
+	RolloutCompleted   = "Completed"
+	RolloutAborted     = "Aborted" // by a person, or superseded by a newer revision (the cause says which)
+	RolloutFailed      = "Failed"  // progress deadline passed or copies failed; a newer revision takes over
+)
+
+// RolloutStatus is the rollout controller's.
+type RolloutStatus struct {
+	Phase              string       `json:"phase,omitempty"`
+	Wave               int32        `json:"wave,omitempty"` // 1-based
+	Waves              []WaveStatus `json:"waves,omitempty"`
+	Cause              string       `json:"cause,omitempty"` // why it is where it is, in a sentence
+	LastProgress       Time         `json:"lastProgress,omitzero"`
+	ObservedGeneration int64        `json:"observedGeneration,omitempty"`
+	Conditions         []Condition  `json:"conditions,omitempty"`
+}
+
+// WaveStatus counts one wave in the three words: reached, failed, pendingOffline.
+type WaveStatus struct {
+	Selected       int32 `json:"selected"`
+	Reached        int32 `json:"reached"`
+	Updated        int32 `json:"updated"`
+	Failed         int32 `json:"failed"`
+	PendingOffline int32 `json:"pendingOffline"`
+	StartedAt      Time  `json:"startedAt,omitzero"`
+	FinishedAt     Time  `json:"finishedAt,omitzero"`
+}

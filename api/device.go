@@ -29,9 +29,7 @@ type DeviceStatus struct {
 	Allocatable ResourceList   `json:"allocatable,omitempty"`
 	Bundle      DeviceBundle   `json:"bundle,omitzero"`
 	Clock       DeviceClock    `json:"clock,omitzero"`
-	// Tombstones are assignments that were deleted while the device may still hold them, kept until it says it does not.
-	Tombstones []Tombstone `json:"tombstones,omitempty"`
-	Conditions []Condition `json:"conditions,omitempty"` // Ready, Connected, RuntimeUnavailable, LimitsNotEnforced, ...
+	Conditions  []Condition    `json:"conditions,omitempty"` // Ready, Connected, RuntimeUnavailable, LimitsNotEnforced, ...
 	// LastContact is computed when read, from what the hub members know in memory; never stored.
 	LastContact Time `json:"lastContact,omitzero"`
 }
@@ -43,6 +41,8 @@ type DeviceIdentity struct {
 	CertificateNotAfter Time   `json:"certificateNotAfter,omitzero"`
 	Session             int64  `json:"session,omitempty"`  // highest session number seen
 	Sequence            int64  `json:"sequence,omitempty"` // highest report sequence of that session that was written
+	// JournalAcked is the highest sequence of the device\'s own journal that the hub keeps.
+	JournalAcked int64 `json:"journalAcked,omitempty"`
 }
 
 // DeviceFacts are what the agent found out about its board.
@@ -77,12 +77,22 @@ type DeviceClock struct {
 	Trusted bool     `json:"trusted,omitempty"`
 }
 
-// Tombstone names an assignment that the device must stop.
+// Tombstone orders a device to stop an assignment that was deleted or moved away while the device may still hold it. The
+// registry writes it in the same command as that deletion or move; it goes when the device reports that neither its current
+// nor its kept copy holds the assignment, or when the device itself is deleted. Cluster-scoped; named DEVICE.UID.
 type Tombstone struct {
+	TypeMeta `json:",inline"`
+	Metadata ObjectMeta    `json:"metadata"`
+	Spec     TombstoneSpec `json:"spec"`
+}
+
+// TombstoneSpec names what is to stop, where.
+type TombstoneSpec struct {
+	Device    string `json:"device"`
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Revision  string `json:"revision"` // store revision of the deletion (or of the move to another device)
+	Workload  string `json:"workload"`
 }
 
 // JoinToken lets devices (or hub members) enroll. The secret itself is printed once at creation and never stored.

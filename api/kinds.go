@@ -23,6 +23,7 @@ var (
 	KindDevice            = &Kind{FleetV1, "Device", "devices", "device", []string{"dev"}, false, true, true, func() Object { return new(Device) }}
 	KindJoinToken         = &Kind{FleetV1, "JoinToken", "jointokens", "jointoken", []string{"jt"}, false, true, true, func() Object { return new(JoinToken) }}
 	KindEnrollmentRequest = &Kind{FleetV1, "EnrollmentRequest", "enrollmentrequests", "enrollmentrequest", []string{"er"}, false, true, true, func() Object { return new(EnrollmentRequest) }}
+	KindTombstone         = &Kind{FleetV1, "Tombstone", "tombstones", "tombstone", []string{"ts"}, false, false, false, func() Object { return new(Tombstone) }}
 	KindNamespace         = &Kind{CoreV1, "Namespace", "namespaces", "namespace", []string{"ns"}, false, true, false, func() Object { return new(Namespace) }}
 	KindConfigMap         = &Kind{CoreV1, "ConfigMap", "configmaps", "configmap", []string{"cm"}, true, false, false, func() Object { return new(ConfigMap) }}
 	KindSecret            = &Kind{CoreV1, "Secret", "secrets", "secret", nil, true, false, false, func() Object { return new(Secret) }}
@@ -33,7 +34,7 @@ var (
 func Kinds() []*Kind {
 	return []*Kind{
 		KindNamespace, KindConfigMap, KindSecret, KindEvent,
-		KindWorkload, KindWorkloadRevision, KindAssignment, KindRollout, KindDevice, KindJoinToken, KindEnrollmentRequest,
+		KindWorkload, KindWorkloadRevision, KindAssignment, KindRollout, KindDevice, KindJoinToken, KindEnrollmentRequest, KindTombstone,
 	}
 }
 

@@ -12,6 +12,7 @@ func (o *EnrollmentRequest) Meta() *ObjectMeta { return &o.Metadata }
 func (o *Namespace) Meta() *ObjectMeta         { return &o.Metadata }
 func (o *ConfigMap) Meta() *ObjectMeta         { return &o.Metadata }
 func (o *Secret) Meta() *ObjectMeta            { return &o.Metadata }
+func (o *Tombstone) Meta() *ObjectMeta         { return &o.Metadata }
 func (o *Event) Meta() *ObjectMeta             { return &o.Metadata }
 
 func (o *Workload) Type() *TypeMeta          { return &o.TypeMeta }
@@ -24,6 +25,7 @@ func (o *EnrollmentRequest) Type() *TypeMeta { return &o.TypeMeta }
 func (o *Namespace) Type() *TypeMeta         { return &o.TypeMeta }
 func (o *ConfigMap) Type() *TypeMeta         { return &o.TypeMeta }
 func (o *Secret) Type() *TypeMeta            { return &o.TypeMeta }
+func (o *Tombstone) Type() *TypeMeta         { return &o.TypeMeta }
 func (o *Event) Type() *TypeMeta             { return &o.TypeMeta }
 
 func (o *Workload) DeepCopyObject() Object          { return Copy(o) }
@@ -36,6 +38,7 @@ func (o *EnrollmentRequest) DeepCopyObject() Object { return Copy(o) }
 func (o *Namespace) DeepCopyObject() Object         { return Copy(o) }
 func (o *ConfigMap) DeepCopyObject() Object         { return Copy(o) }
 func (o *Secret) DeepCopyObject() Object            { return Copy(o) }
+func (o *Tombstone) DeepCopyObject() Object         { return Copy(o) }
 func (o *Event) DeepCopyObject() Object             { return Copy(o) }
 
 // Copy returns a deep copy of *p: no slice, map or pointer is shared. Unexported fields are copied as values, which is

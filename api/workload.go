@@ -162,7 +162,8 @@ type WorkloadStatus struct {
 	UpdatedRevision    string      `json:"updatedRevision,omitempty"` // the revision of the present spec
 	Counts             Counts      `json:"counts,omitzero"`
 	Conditions         []Condition `json:"conditions,omitempty"` // Available, Progressing, ImageResolved
-	// Images are the digests that the tags of the present generation resolved to, by image as written.
+	// Images are what the images of the present generation resolved to (repository@digest), by image as written. Admission writes
+	// them with the condition ImageResolved in the same write as the spec; the image loop does when the registry was unreachable.
 	Images map[string]string `json:"images,omitempty"`
 }
 
@@ -190,8 +191,7 @@ type WorkloadRevisionSpec struct {
 	Revision int64    `json:"revision"` // 1, 2, ...: the order in which templates became current
 	Hash     string   `json:"hash"`     // of the template with its digests
 	Template Template `json:"template"`
-	// Images maps each image of the template to repository@digest. An image that is missing is not resolved yet, and nothing of the
-	// revision starts anew before it is.
+	// Images maps each image of the template to repository@digest. A revision is made only once all of them are resolved.
 	Images map[string]string `json:"images,omitempty"`
 }
 
@@ -207,10 +207,9 @@ type Assignment struct {
 // everywhere-workloads, whose copies are born bound).
 type AssignmentSpec struct {
 	Workload string `json:"workload"`
-	Ordinal  *int32 `json:"ordinal,omitempty"`  // set for replicas
-	Revision string `json:"revision"`           // name of the WorkloadRevision this copy should run
-	Device   string `json:"device,omitempty"`   // empty: not bound yet
-	SpecHash string `json:"specHash,omitempty"` // hash of revision, device values and configuration, as sent to the device
+	Ordinal  *int32 `json:"ordinal,omitempty"` // set for replicas
+	Revision string `json:"revision"`          // name of the WorkloadRevision this copy should run
+	Device   string `json:"device,omitempty"`  // empty: not bound yet
 }
 
 // Phases of an assignment, as the device reports them.

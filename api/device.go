@@ -63,6 +63,9 @@ type DeviceFacts struct {
 type DeviceBundle struct {
 	Desired BundleRef `json:"desired,omitzero"`
 	Held    BundleRef `json:"held,omitzero"`
+	// Inputs are, by plural of the kind, the newest revision that went into Desired. A hub member whose own view of any of these kinds
+	// is older may not say what the device should run.
+	Inputs map[string]string `json:"inputs,omitempty"`
 }
 
 // BundleRef names a bundle: the store revision at which its content last changed, and its content hash.

@@ -46,6 +46,9 @@ type HelloReply struct {
 	WallTime    int64      `cbor:"3,keyasint"`           // hub's clock, a hint
 	Endpoints   []string   `cbor:"4,keyasint,omitempty"` // every hub member's URL
 	Acked       uint64     `cbor:"5,keyasint"`           // highest journal sequence that the hub keeps
+	// Session is the highest session number that the hub knows of the device. Above that of the Hello it means: no session was
+	// opened, number anew above this one (the device lost its count, or another holder of the same key is at work).
+	Session uint64 `cbor:"6,keyasint,omitempty"`
 }
 
 // Hash is a SHA-256, 32 bytes.

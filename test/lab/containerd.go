@@ -219,3 +219,51 @@ func mountsBelow(abs string) ([]string, error) {
 	}
 	return points, nil
 }
+
+// Remove ends every container by the daemon's own means (so that cgroups go too), then the daemon, and unmounts what is
+// left. A daemon that has ended already is started once more for that.
+func (c *Containerd) Remove(ctx context.Context) error {
+	if !c.Process.Alive() {
+		again, err := StartContainerd(ctx, c.Dir)
+		if err != nil {
+			return err
+		}
+		c.Process = again.Process
+	}
+	spaces, err := c.Namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, ns := range spaces {
+		errs = append(errs, c.empty(ctx, ns))
+	}
+	errs = append(errs, c.Process.Stop(ctx, 10*time.Second))
+	for _, s := range c.Shims() {
+		errs = append(errs, s.Kill(ctx))
+	}
+	return errors.Join(append(errs, UnmountBelow(c.Dir))...)
+}
+
+// empty kills and deletes the tasks and containers of one namespace.
+func (c *Containerd) empty(ctx context.Context, ns string) error {
+	tasks, err := c.Ctr(ctx, "-n", ns, "tasks", "list", "-q")
+	if err != nil {
+		return err
+	}
+	for _, t := range strings.Fields(tasks) {
+		if _, err := c.Ctr(ctx, "-n", ns, "tasks", "delete", "--force", t); err != nil {
+			return err
+		}
+	}
+	containers, err := c.Ctr(ctx, "-n", ns, "containers", "list", "-q")
+	if err != nil {
+		return err
+	}
+	for _, id := range strings.Fields(containers) {
+		if _, err := c.Ctr(ctx, "-n", ns, "containers", "delete", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}

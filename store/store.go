@@ -95,12 +95,16 @@ type Epoch struct {
 }
 
 // Result is what applying a command came to. A refused command (failed precondition, stale term, unknown
-// level) is a result with Err, not an error of the machine.
+// level) is a result with Err, not an error of the machine, and has done nothing.
+//
+// A retry with the same (Writer, Sequence) gets the answer that the first got, refusals by a precondition included:
+// whoever was told "conflict" will not find a late duplicate of the command applied. The other refusals follow from the
+// bytes of the command and from terms and epochs, which only grow, so they repeat by themselves and are not kept.
 type Result struct {
 	Revision  Revision   // newest revision after the command, changed or not
 	Revisions []Revision // one per op: the ModRevision it got, or zero where it changed nothing
 	Repeat    bool       // (Writer, Sequence) had been applied before; Revisions is what it came to then if still known
-	Err       error      // nil, *ConflictError, ErrStaleTerm, ErrUnknownLevel, or a limit
+	Err       error      // nil, *ConflictError, ErrStaleTerm, ErrUnknownLevel, ErrBadCommand, ErrNoEpoch, ErrEpochNotHigher, ErrAhead
 }
 
 // Errors that callers branch on.
@@ -111,6 +115,10 @@ var (
 	ErrAhead        = errors.New("revision is ahead of this member")
 	ErrOtherEpoch   = errors.New("revision is of another epoch")
 	ErrClosed       = errors.New("store is closed")
+	// ErrNoEpoch refuses writes to a store that has no identity yet: its first command is NewEpoch.
+	ErrNoEpoch = errors.New("store has no epoch yet")
+	// ErrEpochNotHigher refuses a NewEpoch whose number is not above the present one.
+	ErrEpochNotHigher = errors.New("epoch is not higher than the present one")
 )
 
 // ConflictError tells which precondition failed and what stood there instead.
@@ -132,6 +140,9 @@ func (e *ConflictError) Error() string {
 }
 
 // RangeRequest asks for keys in [Start, End) in key order at one revision.
+//
+// Nothing can be read inside a set. A Revision between two writes of one command is answered as of the last of them,
+// the first readable state that holds the write asked for (an object's resourceVersion is such a revision).
 type RangeRequest struct {
 	Start    string
 	End      string   // exclusive; "" = only Start; use [PrefixEnd] for a prefix
@@ -179,7 +190,8 @@ type Batch struct {
 	Events   []Event
 }
 
-// WatchRequest asks for every event on keys in [Start, End) with a revision of at least From.
+// WatchRequest asks for every event on keys in [Start, End) with a revision of at least From. Where From stands inside
+// a set, the whole set is delivered, as one batch.
 type WatchRequest struct {
 	Start string
 	End   string   // exclusive; "" = only Start
@@ -225,10 +237,15 @@ type Journal interface {
 	RecordsOf(key string, limit int) ([]Record, error)
 	// RecordsByRequest returns the records that one request wrote, in revision order, at most limit.
 	RecordsByRequest(requestID string, limit int) ([]Record, error)
+	// RecordsByCause returns the records that name r as their cause, in revision order, at most limit.
+	RecordsByCause(r Revision, limit int) ([]Record, error)
 }
 
 // Snapshotter streams a consistent copy of everything: contents, history, journal, sequences and applied index.
 type Snapshotter interface {
-	Snapshot(w io.Writer) error
-	Restore(r io.Reader) error
+	// Snapshot returns a copy as of the applied index, and that index. The copy is not disturbed by later writes;
+	// the caller closes it.
+	Snapshot() (index uint64, r io.ReadCloser, err error)
+	// Restore replaces everything by the copy whose index is given, or on any error leaves everything as it was.
+	Restore(index uint64, r io.Reader) error
 }

@@ -1,0 +1,70 @@
+package mvcc
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/drover-fleet/drover/store"
+)
+
+// compactTo makes c the oldest readable revision. Where c stands inside a set it is rounded down to the set before: the
+// states inside are no states. What is compacted already, an earlier epoch included, is left as it is.
+func (t *transaction) compactTo(c store.Revision) (refusal, err error) {
+	if c > t.revision {
+		return fmt.Errorf("%w: compact to %d, newest is %d", store.ErrAhead, c, t.revision), nil
+	}
+	if c <= t.compacted {
+		return nil, nil
+	}
+	raw := t.buckets[bucketRev].Get(revKey(c))
+	if raw == nil {
+		return nil, fmt.Errorf("%w: revision %d is missing", errRecord, c)
+	}
+	rec, err := decodeRecord(c, raw)
+	if err != nil {
+		return nil, err
+	}
+	if rec.set.last != c {
+		c = rec.set.first - 1
+	}
+	if c <= t.compacted {
+		return nil, nil
+	}
+	return nil, t.drop(c)
+}
+
+// drop removes every version that no read at c or later can see.
+func (t *transaction) drop(c store.Revision) error {
+	var stale []*entry
+	t.keys.Ascend(func(e *entry) bool {
+		if e.stale(c) {
+			stale = append(stale, e)
+		}
+		return true
+	})
+	var gone []store.Revision
+	for _, e := range stale {
+		kept, dropped := e.compact(c)
+		for _, m := range dropped {
+			gone = append(gone, m.rev)
+		}
+		if kept != nil {
+			t.keys.ReplaceOrInsert(kept)
+			continue
+		}
+		t.keys.Delete(e)
+		// The journal outlives the key: keep the end of its chain.
+		if err := t.insert(bucketHead, []byte(e.key), revKey(e.last.rev)); err != nil {
+			return err
+		}
+	}
+	slices.Sort(gone) // neighbours lie on one page
+	for _, r := range gone {
+		if err := t.remove(bucketRev, revKey(r)); err != nil {
+			return err
+		}
+	}
+	t.compacted = c
+	t.dropped = true
+	return nil
+}

@@ -1,0 +1,201 @@
+package mvcc
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/drover-fleet/drover/store"
+	"github.com/drover-fleet/drover/store/watch"
+)
+
+// Options of a store. The zero value is what a hub uses.
+type Options struct {
+	// LockTimeout is how long Open waits for another process to let go of the file. Default 2 s: a restart by a
+	// supervisor may overlap a little, a second hub on the directory must be told soon.
+	LockTimeout time.Duration
+	// Watch bounds what is buffered per watcher.
+	Watch watch.Options
+}
+
+const defaultLockTimeout = 2 * time.Second
+
+// Store is one member's copy of the state. Apply, Snapshot and Restore are called by one goroutine, that of the log;
+// everything else is safe from any.
+type Store struct {
+	path string
+	hub  *watch.Hub
+
+	// applyMu serialises Apply, Restore, Snapshot and Close. It is taken before mu.
+	applyMu   sync.Mutex
+	writers   *writerTable           // nil: to be read from the file again
+	snapshots map[*snapshot]struct{} // open ones
+
+	// mu pairs db with now: a transaction begun under it sees every record that now refers to. Held for moments only,
+	// save over a commit that drops records.
+	mu     sync.RWMutex
+	db     *bolt.DB // nil once closed
+	now    *state
+	closed bool
+}
+
+var (
+	_ store.Reader      = (*Store)(nil)
+	_ store.Watchable   = (*Store)(nil)
+	_ store.Journal     = (*Store)(nil)
+	_ store.Snapshotter = (*Store)(nil)
+	_ watch.Source      = (*Store)(nil)
+)
+
+// Open opens the file at path, or makes it. A fresh store has no epoch and refuses writes until a command brings one.
+// Only one process at a time can have the file open.
+func Open(path string, opts Options) (*Store, error) {
+	if opts.LockTimeout <= 0 {
+		opts.LockTimeout = defaultLockTimeout
+	}
+	// What a restore left when it was cut off before its swap has no meaning.
+	if err := os.Remove(path + restoreSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("open state: %w", err)
+	}
+	db, err := openFile(path, opts.LockTimeout)
+	if err != nil {
+		return nil, err
+	}
+	now, writers, err := prepare(db)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open state file %s: %w", path, err), db.Close())
+	}
+	s := &Store{path: path, db: db, now: now, writers: writers, snapshots: map[*snapshot]struct{}{}}
+	s.hub = watch.NewHub(s, now.revision, opts.Watch)
+	return s, nil
+}
+
+func openFile(path string, lockTimeout time.Duration) (*bolt.DB, error) {
+	db, err := bolt.Open(path, 0o600, boltOptions(lockTimeout))
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return nil, fmt.Errorf("open state file %s: locked by %s: two hubs cannot share a data directory", path, lockHolder(path))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open state file %s: %w", path, err)
+	}
+	return db, nil
+}
+
+func boltOptions(lockTimeout time.Duration) *bolt.Options {
+	o := *bolt.DefaultOptions
+	o.Timeout = lockTimeout
+	o.NoFreelistSync = true // a fragmented file commits with a fifth of the writes; open scans instead
+	o.FreelistType = bolt.FreelistMapType
+	o.PageSize = 4096 // not the kernel's 16 KiB on some boards, which would write four times as much
+	if strconv.IntSize == 64 {
+		// Growing past the mapped size waits for readers; address space is free where there are 64 bits of it.
+		o.InitialMmapSize = 1 << 30
+	}
+	return &o
+}
+
+// prepare makes the buckets of a new file, or reads an old one.
+func prepare(db *bolt.DB) (*state, *writerTable, error) {
+	fresh := false
+	err := db.View(func(tx *bolt.Tx) error {
+		k, _ := tx.Cursor().First()
+		fresh = k == nil
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if fresh {
+		empty := &state{level: 1}
+		if err := db.Update(func(tx *bolt.Tx) error { return createBuckets(tx, empty) }); err != nil {
+			return nil, nil, fmt.Errorf("make: %w", err)
+		}
+	}
+	return loadState(db)
+}
+
+func createBuckets(tx *bolt.Tx, s *state) error {
+	for _, name := range allBuckets() {
+		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+			return fmt.Errorf("bucket %s: %w", name, err)
+		}
+	}
+	return s.save(tx.Bucket([]byte(bucketMeta)))
+}
+
+// Close ends all watchers with ErrClosed and lets go of the file. It may be called more than once.
+func (s *Store) Close() error {
+	s.applyMu.Lock()
+	defer s.applyMu.Unlock()
+	s.abortSnapshots()
+	s.mu.Lock()
+	db := s.db
+	s.db, s.closed = nil, true
+	s.mu.Unlock()
+	s.hub.End(store.ErrClosed)
+	if db == nil {
+		return nil
+	}
+	if err := db.Close(); err != nil {
+		return fmt.Errorf("close state file %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// state is the newest committed state.
+func (s *Store) state() *state {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.now
+}
+
+// begin pairs a read transaction with the state that it serves. The caller rolls it back soon: an open transaction keeps
+// freed pages from being used again.
+func (s *Store) begin() (*bolt.Tx, *state, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, nil, store.ErrClosed
+	}
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read state: %w", err)
+	}
+	return tx, s.now, nil
+}
+
+// Applied is the index of the last entry applied.
+func (s *Store) Applied() uint64 { return s.state().applied }
+
+// Revision is the newest revision.
+func (s *Store) Revision() store.Revision { return s.state().revision }
+
+// Compacted is the oldest revision that can be read; a watch must begin after it.
+func (s *Store) Compacted() store.Revision { return s.state().compacted }
+
+// Epoch is the present history; its number is zero in a store without identity.
+func (s *Store) Epoch() store.Epoch { return s.state().epoch }
+
+// Hash identifies the whole contents as of an applied index. Members with equal indexes have equal hashes. It follows
+// from what was applied, not from what the disk holds now: for that see Verify.
+func (s *Store) Hash() (applied uint64, sum [sha256.Size]byte) {
+	now := s.state()
+	return now.applied, now.digest()
+}
+
+// Watch starts a watcher; see [store.Watcher] for how it ends.
+func (s *Store) Watch(ctx context.Context, w store.WatchRequest) (store.Watcher, error) {
+	return s.hub.Watch(ctx, w)
+}
+
+// Progress sends an empty batch to each watcher that asked for them and has been idle across others' writes since the
+// last one. When to call it is the caller's to decide.
+func (s *Store) Progress() { s.hub.Progress() }

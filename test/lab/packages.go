@@ -15,6 +15,9 @@ var tools = map[string]string{
 	"/usr/sbin/runc":      "runc",
 	"/usr/bin/ip":         "iproute2",
 	"/usr/bin/gcc":        "gcc",
+	"/usr/bin/kubectl":    "kubernetes-client",
+
+	"/usr/bin/qemu-aarch64-static": "qemu-user-static",
 }
 
 // InstallTools installs what is missing of the given files through apt; it says what it does on out.

@@ -1,0 +1,52 @@
+# Thin targets over Go: what is worth a thought stands in test/.
+GO       ?= go
+LINT_VER := v2.15.0
+TOOLS    := $(CURDIR)/bin/tools
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+STATIC   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
+# Everything but what needs real processes (e2e), or judges the tree itself (arch).
+UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch)
+
+.PHONY: build build-arm demo demo-down test e2e lint arch bench-agent clean
+
+build: ## the three programs, static, for this machine
+	@$(STATIC) -o bin/ ./cmd/...
+
+build-arm: ## the same for 64-bit ARM boards
+	@mkdir -p bin/arm64
+	@GOOS=linux GOARCH=arm64 $(STATIC) -o bin/arm64/ ./cmd/...
+
+demo: build ## a newcomer's first five minutes
+	@$(GO) build -o bin/demo ./test/demo
+	@bin/demo up
+
+demo-down:
+	@$(GO) build -o bin/demo ./test/demo
+	@bin/demo down
+
+test: ## pure, bubble and cluster tests, with the race detector
+	@$(GO) run ./test/setup /usr/bin/gcc
+	@$(GO) test -race -timeout 10m $(UNIT)
+
+e2e: build ## real binaries, real processes, real containerd
+	@$(GO) run ./test/setup /usr/bin/gcc /usr/bin/containerd /usr/bin/ctr /usr/sbin/runc /usr/bin/ip /usr/bin/kubectl /usr/bin/qemu-aarch64-static
+	@$(GO) test -count=1 -p 1 -timeout 20m ./test/e2e/...
+
+lint: $(TOOLS)/golangci-lint-$(LINT_VER)
+	@$< run ./...
+
+$(TOOLS)/golangci-lint-$(LINT_VER):
+	@mkdir -p $(TOOLS)
+	@GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VER)
+	@mv $(TOOLS)/golangci-lint $@
+
+arch: ## the import ladder, package docs, the agent's imports and size
+	@$(GO) test -count=1 -timeout 15m ./test/arch
+
+bench-agent: build build-arm ## size on disk and resident memory of the agent
+	@$(GO) run ./test/setup /usr/bin/containerd /usr/bin/ctr /usr/sbin/runc /usr/bin/ip
+	@$(GO) run ./test/bench/agent
+
+clean:
+	@rm -rf bin

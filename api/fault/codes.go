@@ -96,6 +96,10 @@ func OfMQTT(c uint8) Class {
 		return Internal
 	case 0x86: // bad user name or password
 		return Unauthorized
+	case 0x87:
+		return Forbidden
+	case 0x99:
+		return Invalid
 	case 0x8d, 0x96: // keep alive timeout, message rate too high
 		return TooManyRequests
 	}

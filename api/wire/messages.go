@@ -16,6 +16,7 @@ const (
 	MaxBodies  = 4 << 20 // a device's bundle
 	MaxReport  = 1 << 20
 	MaxCommand = 16 << 10
+	MaxEnroll  = 64 << 10
 )
 
 // Position orders what hubs say: a higher epoch, or the same epoch and a higher revision, is newer. Revision is the full
@@ -73,7 +74,7 @@ type Desired struct {
 	Device      string      `cbor:"2,keyasint"`           // name; a device refuses another's
 	Assignments []Entry     `cbor:"3,keyasint,omitempty"` // ordered by UID
 	Tombstones  []Tombstone `cbor:"4,keyasint,omitempty"` // ordered by UID
-	BundleHash  Hash        `cbor:"5,keyasint"`           // of the assignments and their bodies; see BundleHash
+	BundleHash  Hash        `cbor:"5,keyasint"`           // as ComputeBundleHash has it
 }
 
 // Entry is one assignment of the index.
@@ -109,7 +110,9 @@ type Assignment struct {
 	Volumes    []Volume    `cbor:"7,keyasint,omitempty"`
 	Restart    Restart     `cbor:"8,keyasint"`
 	GraceSecs  uint32      `cbor:"9,keyasint"`
-	CauseRev   uint64      `cbor:"10,keyasint,omitempty"` // revision that last changed the copy, for the journal; not part of what runs
+	// CauseRev is the revision that last changed what stands here, for the journal. It is part of the hash, so it must change only
+	// together with something else.
+	CauseRev uint64 `cbor:"10,keyasint,omitempty"`
 }
 
 // Restart says what to do when a container ends.
@@ -185,14 +188,14 @@ type BodiesReply struct {
 type Sealed struct {
 	Ref        SecretRef `cbor:"1,keyasint"`
 	Ephemeral  []byte    `cbor:"2,keyasint"` // P-256 public point, uncompressed
-	Ciphertext []byte    `cbor:"3,keyasint"` // AES-256-GCM under HKDF-SHA-256(ECDH), Ref as additional data
+	Ciphertext []byte    `cbor:"3,keyasint"` // AES-256-GCM under HKDF-SHA-256(ECDH), Ref as additional data; see Seal
 }
 
 // Signed is a payload signed by a hub member whose certificate chains to the cluster CA.
 type Signed struct {
 	Payload     []byte `cbor:"1,keyasint"`
 	Certificate []byte `cbor:"2,keyasint"` // DER
-	Signature   []byte `cbor:"3,keyasint"` // ECDSA, ASN.1, over SHA-256(context || payload)
+	Signature   []byte `cbor:"3,keyasint"` // ECDSA, ASN.1, over SHA-256(context || 0 || payload)
 }
 
 // Report is the latest state of what runs. It replaces every report before it; (Session, Sequence) orders them.
@@ -309,7 +312,7 @@ type Logs struct {
 
 // EnrollRequest asks for a certificate. It travels over TLS that the device verified against the CA hash in its token.
 type EnrollRequest struct {
-	Token string `cbor:"1,keyasint"`
+	Token Secret `cbor:"1,keyasint"` // as Token.Reveal has it
 	Name  string `cbor:"2,keyasint"`
 	CSR   []byte `cbor:"3,keyasint"` // PKCS#10 DER, P-256
 	Facts Facts  `cbor:"4,keyasint"`
@@ -325,6 +328,13 @@ type EnrollReply struct {
 	ClusterID   string   `cbor:"6,keyasint,omitempty"`
 	Endpoints   []string `cbor:"7,keyasint,omitempty"`
 }
+
+// States of an EnrollReply.
+const (
+	EnrollApproved = "approved"
+	EnrollPending  = "pending"
+	EnrollDenied   = "denied"
+)
 
 // Paths of the messages over HTTPS, all POST with a CBOR body, save the stream.
 const (

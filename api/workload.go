@@ -272,8 +272,10 @@ type RolloutSpec struct {
 	Workload string `json:"workload"`
 	From     string `json:"from,omitempty"` // empty for the first
 	To       string `json:"to"`
-	Paused   bool   `json:"paused,omitempty"`
-	Aborted  bool   `json:"aborted,omitempty"`
+	// Revision is the number that To had when the rollout was made: the order of the workload's rollouts.
+	Revision int64 `json:"revision,omitempty"`
+	Paused   bool  `json:"paused,omitempty"`
+	Aborted  bool  `json:"aborted,omitempty"`
 }
 
 // Phases of a rollout in this release.
@@ -294,6 +296,8 @@ type RolloutStatus struct {
 	Waves              []WaveStatus `json:"waves,omitempty"`
 	Cause              string       `json:"cause,omitempty"` // why it is where it is, in a sentence
 	LastProgress       Time         `json:"lastProgress,omitzero"`
+	Best               int32        `json:"best,omitempty"`           // most copies seen updated at once: only more is progress
+	OriginRevision     string       `json:"originRevision,omitempty"` // store revision of the rollout's creation: the cause of its moves
 	ObservedGeneration int64        `json:"observedGeneration,omitempty"`
 	Conditions         []Condition  `json:"conditions,omitempty"`
 }

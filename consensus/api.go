@@ -1,0 +1,182 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+)
+
+// Machine is what the log drives. One goroutine calls it.
+type Machine interface {
+	// Apply applies committed entries in order and saves the last index with its effect, in the same transaction.
+	// results[i][j] answers entries[i].Commands[j]. An error is a broken disk: the node stops cleanly.
+	Apply(entries []Entry) (results [][]any, err error)
+	// Snapshot opens a consistent copy as of the last applied index. The reader may be read while Apply goes on;
+	// Close must be called.
+	Snapshot() (index uint64, r io.ReadCloser, err error)
+	// Restore replaces everything with the copy, all or nothing; afterwards the applied index is index, which may be
+	// lower than before.
+	Restore(index uint64, r io.Reader) error
+}
+
+// Entry is one committed step. Commands is empty for a leader's first entry and for changes of membership; Apply still
+// records the index.
+type Entry struct {
+	Index, Term uint64
+	Commands    [][]byte
+}
+
+// Member is one hub of the group.
+type Member struct {
+	ID       uint64 `cbor:"1,keyasint"` // raft id, random, never reused
+	Name     string `cbor:"2,keyasint"` // the name in its certificate, unique in the group
+	PeerAddr string `cbor:"3,keyasint"` // host:port for other members
+	APIAddr  string `cbor:"4,keyasint"` // host:port for clients, carried for others to find
+	Learner  bool   `cbor:"5,keyasint,omitempty"`
+}
+
+// Errors that callers branch on. All of them may be retried; after ErrAmbiguous with the same (writer, sequence) only.
+var (
+	ErrNoLeader  = errors.New("the group has no leader; nothing was proposed")
+	ErrAmbiguous = errors.New("the leader changed or did not answer; the command may or may not be applied")
+	ErrBusy      = errors.New("too many bytes of commands are waiting; try again later")
+	ErrTooLarge  = errors.New("command is too large")
+	ErrStopped   = errors.New("the node has stopped")
+	ErrRemoved   = errors.New("this member was removed from the group")
+	ErrNameTaken = errors.New("another member has this name; remove it first")
+	ErrUnknown   = errors.New("no such member")
+	ErrLastVoter = errors.New("the last voter cannot be removed")
+)
+
+// Transport carries frames between members. Members are known by the name in their certificate; which raft id belongs
+// to which name is checked by the receiver.
+type Transport interface {
+	// Run accepts and dials until ctx ends and returns when everything it started has ended.
+	Run(ctx context.Context, h Handler) error
+	// Send queues a frame without blocking. Frames to one address may be lost but arrive in order. The transport owns
+	// the frame from then on.
+	Send(to Member, frame []byte)
+	// SendSnapshot streams a copy and returns nil once the receiver's ReceiveSnapshot has. Several may run, to
+	// different members.
+	SendSnapshot(ctx context.Context, to Member, header []byte, body io.Reader) error
+}
+
+// Handler takes what arrives. Both methods may be called at any time while Transport.Run runs.
+type Handler interface {
+	// Receive must not block. It may keep the frame.
+	Receive(name string, frame []byte)
+	// ReceiveSnapshot reads body to its end; the transport ends it with io.EOF only if length and checksum were right.
+	ReceiveSnapshot(ctx context.Context, name string, header []byte, body io.Reader) error
+	// Unreachable reports that frames to a member were lost.
+	Unreachable(id uint64)
+}
+
+// Config sets up a Node. Zero values of tunables are their defaults.
+type Config struct {
+	Dir       string    // raft.db and incoming snapshots live here; must exist
+	Self      Member    // Name, PeerAddr, APIAddr; the ID is kept in raft.db
+	Applied   uint64    // what the machine holds on open
+	Machine   Machine   // driven by Run
+	Transport Transport // consensus/peer, or an in-memory one
+	Logger    *slog.Logger
+
+	Tick           time.Duration // 50 ms: heartbeats every tick, so a dead leader is replaced in about a second
+	ElectionTicks  int           // 10: time-outs are random in [10, 20) ticks; CheckQuorum steps a deaf leader down in 20
+	HeartbeatTicks int           // 1
+	NoLeaderTicks  int           // 60: how long calls wait for a leader before ErrNoLeader
+	ProposalTicks  int           // 200: how long a proposal may be on its way before ErrAmbiguous
+	LearnerTicks   int           // 12000 (10 min): a learner that makes no progress for so long is removed
+
+	MaxCommand      int   // bytes, 12 MiB: above the store's largest transaction
+	MaxPendingBytes int64 // bytes, 64 MiB: of commands that wait or are on their way; more is ErrBusy
+	MaxSnapshot     int64 // bytes, 8 GiB: larger incoming copies are refused
+
+	freshID uint64 // random, the id to come back under if this is an old copy
+
+	KeepEntries     uint64 // 10000: entries kept behind the applied index for members that lag a little
+	KeepBytes       uint64 // 64 MiB: the same in bytes
+	CompactInterval uint64 // 1000: entries between two compactions
+}
+
+func (c Config) withDefaults() Config {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	if c.Tick == 0 {
+		c.Tick = 50 * time.Millisecond
+	}
+	def(&c.ElectionTicks, 10)
+	def(&c.HeartbeatTicks, 1)
+	def(&c.NoLeaderTicks, 6*c.ElectionTicks)
+	def(&c.ProposalTicks, 20*c.ElectionTicks)
+	def(&c.LearnerTicks, 12000)
+	def(&c.MaxCommand, 12<<20)
+	if c.MaxPendingBytes == 0 {
+		c.MaxPendingBytes = 64 << 20
+	}
+	if c.MaxSnapshot == 0 {
+		c.MaxSnapshot = 8 << 30
+	}
+	if c.KeepEntries == 0 {
+		c.KeepEntries = 10000
+	}
+	if c.KeepBytes == 0 {
+		c.KeepBytes = 64 << 20
+	}
+	if c.CompactInterval == 0 {
+		c.CompactInterval = 1000
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Dir != "", "Dir is empty")
+	check(c.Self.Name != "", "Self.Name is empty")
+	check(c.Self.PeerAddr != "", "Self.PeerAddr is empty")
+	check(c.HeartbeatTicks > 0 && c.ElectionTicks > c.HeartbeatTicks,
+		"ElectionTicks (%d) must be above HeartbeatTicks (%d)", c.ElectionTicks, c.HeartbeatTicks)
+	check(c.MaxCommand > 0 && c.MaxCommand <= MaxFrame-1<<20, "MaxCommand %d is not in 1..%d", c.MaxCommand, MaxFrame-1<<20)
+	return errors.Join(errs...)
+}
+
+// MaxFrame is the largest frame a Transport has to carry, in bytes: one entry of the largest command with its envelope.
+const MaxFrame = 16 << 20
+
+// Progress is how far a member is, as its leader sees it.
+type Progress struct {
+	Match  uint64 // acknowledged as durable up to here
+	Lag    uint64 // entries between Match and the leader's last
+	Active bool   // heard of within an election time-out
+	State  string // probe, replicate or snapshot
+}
+
+// Status is a snapshot of what a member knows.
+type Status struct {
+	ID        uint64
+	Name      string
+	Leader    uint64 // 0 = none known
+	Term      uint64
+	Applied   uint64
+	Committed uint64
+	Last      uint64 // last index of the log, durable or about to be
+	Entries   uint64 // entries kept in the log
+	Members   []Member
+	Progress  map[uint64]Progress // by id, on the leader only
+	// Fenced says why this member takes no part, empty when it does: probation after a start, an old copy that waits
+	// to be given the state again, or removed from the group.
+	Fenced string
+}

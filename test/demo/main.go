@@ -8,29 +8,58 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
+	"time"
+
+	"github.com/drover-fleet/drover/test/lab"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
+// demo is the fleet with the checkout that it is built from.
+type demo struct {
+	*lab.Fleet
+	root string
+}
+
 func run(ctx context.Context, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("usage: demo up|down")
+		return errors.New("usage: demo up|down")
 	}
-	d, err := newDemo()
+	root, err := os.Getwd()
 	if err != nil {
 		return err
 	}
+	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
+		return errors.New("run this from the top of the checkout (make demo does)")
+	}
+	fleet, err := lab.Load(lab.Plan{
+		Dir: filepath.Join(root, ".demo"), Bin: filepath.Join(root, "bin"), Prefix: "drover-demo-",
+		Members: []lab.Member{
+			{Name: "h1", API: "127.0.0.1:7443", Peer: "127.0.0.1:7444"},
+			{Name: "h2", API: "127.0.0.1:7453", Peer: "127.0.0.1:7454"},
+			{Name: "h3", API: "127.0.0.1:7463", Peer: "127.0.0.1:7464"},
+		},
+		Devices:  []string{"pi-01", "pi-02", "pi-03"},
+		Registry: "127.0.0.1:5055",
+	})
+	if err != nil {
+		return err
+	}
+	d := &demo{fleet, root}
 	switch args[0] {
 	case "up":
 		return d.up(ctx)
@@ -38,7 +67,52 @@ func run(ctx context.Context, args []string) error {
 		return d.down(ctx)
 	case "serve":
 		return d.serve(ctx)
-	default:
-		return fmt.Errorf("usage: demo up|down (not %q)", args[0])
 	}
+	return fmt.Errorf("usage: demo up|down (not %q)", args[0])
+}
+
+// serve is the background process: registry and links.
+func (d *demo) serve(ctx context.Context) error {
+	r, err := lab.StartRegistry(d.Registry)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	img, err := lab.ProgramImage(d.Path("hello"), nil)
+	if err != nil {
+		return err
+	}
+	digest, err := lab.Push(ctx, d.Registry, "hello:1.0", img)
+	if err != nil {
+		return err
+	}
+	links, err := d.Links()
+	defer func() {
+		for _, of := range links {
+			for _, l := range of {
+				l.Cut()
+			}
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(d.Path("serving"), []byte(digest), 0o644); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (d *demo) down(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	if err := d.Down(ctx); err != nil {
+		return fmt.Errorf("some of the demo is left: %w", err)
+	}
+	if err := os.RemoveAll(d.Dir); err != nil {
+		return err
+	}
+	say("nothing is left of it")
+	return nil
 }

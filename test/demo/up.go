@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -42,7 +43,7 @@ func (d *demo) up(ctx context.Context) error {
 		{"checking for containerd, runc and ip", d.install},
 		{"building the sample image's program", d.sample},
 		{"starting a private containerd", d.containerd},
-		{"making three network namespaces, the devices' links and a registry", d.links},
+		{"making three network namespaces, the devices' links and a registry", d.background},
 		{"starting three hub members", d.hub},
 		{"starting three agents", d.agents},
 		{"waiting for three Ready devices", d.ready},
@@ -72,39 +73,28 @@ Three hub members, three devices and one workload run. Try:
 `
 
 func (d *demo) install(ctx context.Context) error {
-	if err := os.MkdirAll(d.path("log"), 0o755); err != nil {
+	if err := os.MkdirAll(d.Dir, 0o755); err != nil {
 		return err
 	}
 	return lab.InstallTools(ctx, os.Stderr, "/usr/bin/containerd", "/usr/bin/ctr", "/usr/sbin/runc", "/usr/bin/ip")
 }
 
 func (d *demo) sample(ctx context.Context) error {
-	return lab.BuildProgram(ctx, d.root, "./test/images/hello", runtime.GOARCH, d.path("hello"))
+	return lab.BuildProgram(ctx, d.root, "./test/images/hello", runtime.GOARCH, d.Path("hello"))
 }
 
 func (d *demo) containerd(ctx context.Context) error {
-	if p := d.procs["containerd"]; p != nil && p.Alive() {
-		return nil
-	}
-	c, err := lab.StartContainerd(ctx, d.path("containerd"))
-	if c != nil && c.Process != nil {
-		d.procs["containerd"] = c.Process
-		err = errors.Join(err, d.save())
-	}
+	_, err := d.StartContainerd(ctx)
 	return err
 }
 
-func (d *demo) links(ctx context.Context) error {
-	for _, dev := range devices {
-		if err := lab.AddNetns(netnsOf(dev)); err != nil {
+// background starts the process that serves the registry and the links; an earlier one goes on.
+func (d *demo) background(ctx context.Context) error {
+	if p := d.Procs["serve"]; p == nil || !p.Alive() {
+		if err := lab.Free(d.Registry); err != nil {
 			return err
 		}
-	}
-	if p := d.procs["serve"]; p == nil || !p.Alive() {
-		if err := free(registryAddr); err != nil {
-			return err
-		}
-		if err := os.RemoveAll(d.path("serving")); err != nil {
+		if err := os.RemoveAll(d.Path("serving")); err != nil {
 			return err
 		}
 	}
@@ -112,138 +102,26 @@ func (d *demo) links(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := d.start(lab.Spec{Name: "serve", Path: self, Args: []string{"serve"}}); err != nil {
+	if err := d.Start(lab.Spec{Name: "serve", Path: self, Args: []string{"serve"}}); err != nil {
 		return err
 	}
-	return d.until(ctx, "serve", "the registry and the links are up", func() error {
-		_, err := os.Stat(d.path("serving"))
+	return d.Until(ctx, "serve", "the registry and the links are up", func() error {
+		_, err := os.Stat(d.Path("serving"))
 		return err
 	})
-}
-
-// until waits for something that one process of the demo is to bring about.
-func (d *demo) until(ctx context.Context, process, what string, ok func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	var ended error
-	err := lab.Until(ctx, what, func() error {
-		if p := d.procs[process]; !p.Alive() {
-			ended = fmt.Errorf("%s ended; the end of %s:\n%s", process, p.Log, tail(p.Log))
-			return nil
-		}
-		return ok()
-	})
-	return errors.Join(err, ended)
-}
-
-func tail(file string) string {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	return strings.Join(lines[max(0, len(lines)-10):], "\n")
-}
-
-// drover runs the CLI against the demo's hub and returns its standard output.
-func (d *demo) drover(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, d.bin("drover"), args...)
-	cmd.Env = append(os.Environ(), "DROVER_CONFIG="+d.path("config"))
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return string(out), fmt.Errorf("drover %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
-	}
-	return string(out), nil
 }
 
 func (d *demo) hub(ctx context.Context) error {
-	for i, m := range members {
-		if err := d.member(ctx, i, m); err != nil {
-			return err
-		}
-	}
-	config, err := d.drover(ctx, "kubeconfig")
-	if err != nil {
+	if err := d.StartHub(ctx); err != nil {
 		return err
 	}
-	if err := os.WriteFile(d.path("config"), []byte(config), 0o600); err != nil {
-		return err
-	}
-	env := fmt.Sprintf("export DROVER_CONFIG=%s\nexport KUBECONFIG=%s\nexport PATH=%s:$PATH\n", d.path("config"), d.path("config"), d.bin(""))
-	return os.WriteFile(d.path("env"), []byte(env), 0o644)
-}
-
-func (d *demo) member(ctx context.Context, i int, m member) error {
-	dir := d.path("hub", m.name)
-	args := []string{"--dir", dir}
-	_, err := os.Stat(dir + "/member.json")
-	if isNew := errors.Is(err, os.ErrNotExist); isNew {
-		if err := errors.Join(free(m.api), free(m.peer)); err != nil {
-			return err
-		}
-		args = append(args, "--name", m.name, "--api", m.api, "--peer", m.peer)
-		if i == 0 {
-			args = append(args, "--init")
-		} else {
-			token, err := d.token(ctx, "--for", "hub")
-			if err != nil {
-				return err
-			}
-			args = append(args, "--join", token, "--server", "https://"+members[0].api)
-		}
-	}
-	if _, err := d.start(lab.Spec{Name: m.name, Path: d.bin("drover-hub"), Args: args}); err != nil {
-		return err
-	}
-	return d.until(ctx, m.name, m.name+" is ready", func() error {
-		if i == 0 {
-			if _, err := os.Stat(d.path("config")); err != nil {
-				b, err := os.ReadFile(dir + "/admin.kubeconfig")
-				if err != nil {
-					return err
-				}
-				if err := os.WriteFile(d.path("config"), b, 0o600); err != nil {
-					return err
-				}
-			}
-		}
-		_, err := d.drover(ctx, "--server", "https://"+m.api, "get", "devices")
-		return err
-	})
-}
-
-// token makes a join token and leaves it in a file, as a secret should not stand in a command line.
-func (d *demo) token(ctx context.Context, args ...string) (file string, err error) {
-	token, err := d.drover(ctx, append([]string{"token", "create"}, args...)...)
-	if err != nil {
-		return "", err
-	}
-	f, err := os.CreateTemp(d.dir, "token-")
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	_, err = f.WriteString(strings.TrimSpace(token))
-	return f.Name(), err
+	env := fmt.Sprintf("export DROVER_CONFIG=%q\nexport KUBECONFIG=%q\nexport PATH=%q:$PATH\n", d.Path("config"), d.Path("config"), d.Bin)
+	return os.WriteFile(d.Path("env"), []byte(env), 0o644)
 }
 
 func (d *demo) agents(ctx context.Context) error {
-	for _, dev := range devices {
-		data := d.path("devices", dev)
-		args := []string{"--data", data, "--name", dev, "--containerd", d.path("containerd", "c.sock")}
-		for _, m := range members {
-			args = append(args, "--hub", "https://"+m.api)
-		}
-		if _, err := os.Stat(data + "/identity"); errors.Is(err, os.ErrNotExist) {
-			token, err := d.token(ctx, "--label", "site=demo")
-			if err != nil {
-				return err
-			}
-			args = append(args, "--token", token)
-		}
-		if _, err := d.start(lab.Spec{Name: dev, Path: d.bin("drover-agent"), Args: args, Netns: netnsOf(dev)}); err != nil {
+	for _, dev := range d.Devices {
+		if err := d.StartAgent(ctx, dev); err != nil {
 			return err
 		}
 	}
@@ -251,24 +129,22 @@ func (d *demo) agents(ctx context.Context) error {
 }
 
 func (d *demo) ready(ctx context.Context) error {
-	for _, dev := range devices {
-		if err := d.until(ctx, dev, "device "+dev+" is Ready", func() error {
-			_, err := d.drover(ctx, "wait", "--for", "condition=Ready", "--timeout", "2s", "device/"+dev)
-			return err
-		}); err != nil {
+	for _, dev := range d.Devices {
+		if err := d.Ready(ctx, dev); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// apply shows the two commands' own output, as a newcomer would see it.
 func (d *demo) apply(ctx context.Context) error {
 	for _, args := range [][]string{
 		{"apply", "-f", "deploy/examples/hello.yaml"},
 		{"rollout", "status", "hello", "--timeout", "2m"},
 	} {
-		cmd := exec.CommandContext(ctx, d.bin("drover"), args...)
-		cmd.Env = append(os.Environ(), "DROVER_CONFIG="+d.path("config"))
+		cmd := exec.CommandContext(ctx, filepath.Join(d.Bin, "drover"), args...)
+		cmd.Env = append(os.Environ(), "DROVER_CONFIG="+d.Path("config"))
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("drover %s: %w", strings.Join(args, " "), err)

@@ -1,5 +1,10 @@
 package api
 
+import (
+	"slices"
+	"strings"
+)
+
 // Kind describes one kind of object: its names and paths.
 type Kind struct {
 	APIVersion string // FleetV1 or CoreV1
@@ -46,4 +51,89 @@ func KindOf(apiVersion, kind string) (*Kind, bool) {
 		}
 	}
 	return nil, false
+}
+
+// KindFor finds the kind of an object by its Go type.
+func KindFor(o Object) (*Kind, bool) {
+	switch o.(type) {
+	case *Workload:
+		return KindWorkload, true
+	case *WorkloadRevision:
+		return KindWorkloadRevision, true
+	case *Assignment:
+		return KindAssignment, true
+	case *Rollout:
+		return KindRollout, true
+	case *Device:
+		return KindDevice, true
+	case *JoinToken:
+		return KindJoinToken, true
+	case *EnrollmentRequest:
+		return KindEnrollmentRequest, true
+	case *Tombstone:
+		return KindTombstone, true
+	case *Namespace:
+		return KindNamespace, true
+	case *ConfigMap:
+		return KindConfigMap, true
+	case *Secret:
+		return KindSecret, true
+	case *Event:
+		return KindEvent, true
+	}
+	return nil, false
+}
+
+// KindByName finds a kind as people name it: plural, singular, kind or short name, with any letter case, optionally followed by
+// ".GROUP" (".fleet.drover.dev").
+func KindByName(name string) (*Kind, bool) {
+	name, group, qualified := strings.Cut(strings.ToLower(name), ".")
+	for _, k := range Kinds() {
+		if qualified && k.Group() != group {
+			continue
+		}
+		if name == k.Plural || name == k.Singular || name == strings.ToLower(k.Kind) || slices.Contains(k.ShortNames, name) {
+			return k, true
+		}
+	}
+	return nil, false
+}
+
+// Group is the API group: "" for core kinds.
+func (k *Kind) Group() string {
+	group, _, ok := strings.Cut(k.APIVersion, "/")
+	if !ok {
+		return ""
+	}
+	return group
+}
+
+// String is the kind's name.
+func (k *Kind) String() string { return k.Kind }
+
+// RefOf names the object; a namespaced kind without a namespace is in the default one.
+func RefOf(o Object) (Ref, bool) {
+	k, ok := KindFor(o)
+	if !ok {
+		return Ref{}, false
+	}
+	r := Ref{Kind: k, Name: o.Meta().Name}
+	if k.Namespaced {
+		if r.Namespace = o.Meta().Namespace; r.Namespace == "" {
+			r.Namespace = DefaultNS
+		}
+	}
+	return r, true
+}
+
+// String is kind/name, or kind/namespace/name.
+func (r Ref) String() string {
+	name := r.Name
+	if r.Namespace != "" {
+		name = r.Namespace + "/" + name
+	}
+	if r.Kind == nil {
+		return name
+	}
+	return r.Kind.Singular + "/" + name
 }

@@ -1,0 +1,12 @@
+package copies
+
+// Types of conditions that controllers read or write.
+const (
+	CondConnected          = "Connected"          // Device: presence
+	CondReady              = "Ready"              // Device: presence
+	CondRuntimeUnavailable = "RuntimeUnavailable" // Device: the gateway, on behalf of the device
+	CondImageResolved      = "ImageResolved"      // Workload: admission and images
+	CondAvailable          = "Available"          // Workload: workload
+	CondProgressing        = "Progressing"        // Workload: rollout
+	CondScheduled          = "Scheduled"          // Assignment: sched
+)

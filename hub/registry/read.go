@@ -1,0 +1,175 @@
+package registry
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+
+	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/store"
+)
+
+func prefixEnd(p string) string { return store.PrefixEnd(p) }
+
+// Get returns the object as of after the call began, or, with Stale, as this member has it.
+func (c *actorClient) Get(ctx context.Context, ref api.Ref, o client.GetOptions) (api.Object, error) {
+	if err := checkRef(ref); err != nil {
+		return nil, err
+	}
+	if !o.Stale {
+		if err := c.r.b.Barrier(ctx); err != nil {
+			return nil, storeFault(err)
+		}
+	}
+	res, err := c.r.b.Range(ctx, store.RangeRequest{Start: keyOf(ref)})
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	if len(res.KVs) == 0 {
+		return nil, notFound(ref)
+	}
+	return c.r.codec.decode(ref, &res.KVs[0])
+}
+
+// listPage is how many keys are read from the store at a time: bounds memory while selectors throw most of them away.
+const listPage = 1000
+
+// cursor is what a continue token holds: where to go on, at which revision.
+type cursor struct {
+	Revision store.Revision `json:"r"`
+	Start    string         `json:"s"`
+}
+
+const maxToken = 4096
+
+func (c cursor) token() string {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // two plain fields
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parseToken(token, start, end string) (cursor, error) {
+	var c cursor
+	bad := fault.BadRequest.Errorf("continue: not a token of this list; start the list again without it")
+	if len(token) > maxToken {
+		return c, bad
+	}
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || json.Unmarshal(b, &c) != nil || c.Revision == 0 || c.Start < start || c.Start >= end {
+		return c, bad
+	}
+	return c, nil
+}
+
+// List reads a page at one revision, in the order of keys: by namespace and name as bytes, where a namespace that is a prefix
+// of another may come after it ("a-b/..." before "a/...").
+func (c *actorClient) List(ctx context.Context, k *api.Kind, o client.ListOptions) (*client.List, error) {
+	sel, err := newSelector(k, o.Namespace, o.LabelSelector, o.FieldSelector)
+	if err != nil {
+		return nil, err
+	}
+	if o.Limit < 0 {
+		return nil, fault.BadRequest.Errorf("limit: %d is negative", o.Limit)
+	}
+	rq := store.RangeRequest{}
+	rq.Start, rq.End = sel.keys()
+	if o.Continue != "" {
+		cur, err := parseToken(o.Continue, rq.Start, rq.End)
+		if err != nil {
+			return nil, err
+		}
+		rq.Start, rq.Revision = cur.Start, cur.Revision
+	}
+	if err := c.r.awaitList(ctx, o, rq.Revision); err != nil {
+		return nil, err
+	}
+	return c.r.list(ctx, sel, rq, o.Limit)
+}
+
+// awaitList makes the member fresh enough for the list.
+func (r *Registry) awaitList(ctx context.Context, o client.ListOptions, pinned store.Revision) error {
+	if o.ResourceVersion == "0" && pinned == 0 {
+		return nil
+	}
+	want, err := parseRevision(o.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	if pinned != 0 && pinned <= r.b.Revision() {
+		return nil
+	}
+	if err := r.b.Barrier(ctx); err != nil {
+		return storeFault(err)
+	}
+	switch have := r.b.Revision(); {
+	case want.Epoch() > have.Epoch():
+		return storeFault(store.ErrOtherEpoch)
+	case want > have:
+		return storeFault(store.ErrAhead)
+	}
+	return nil // "not older than want" holds for the newest
+}
+
+func parseRevision(s string) (store.Revision, error) {
+	rev, err := store.ParseRevision(s)
+	if err != nil {
+		return 0, fault.BadRequest.Errorf("resourceVersion: %w", err)
+	}
+	return rev, nil
+}
+
+func (r *Registry) list(ctx context.Context, sel selector, rq store.RangeRequest, limit int) (*client.List, error) {
+	out := &client.List{}
+	for {
+		rq.Limit = listPage
+		if limit > 0 && !sel.narrow() {
+			rq.Limit = min(listPage, limit-len(out.Items))
+		}
+		res, err := r.b.Range(ctx, rq)
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		rq.Revision = res.Revision
+		out.ResourceVersion = res.Revision.String()
+		for i := range res.KVs {
+			obj, err := r.selected(sel, &res.KVs[i])
+			if err != nil {
+				return nil, err
+			}
+			if obj == nil {
+				continue
+			}
+			out.Items = append(out.Items, obj)
+			if limit > 0 && len(out.Items) == limit {
+				if left := res.Count - i - 1; left > 0 {
+					out.Continue = cursor{res.Revision, res.KVs[i].Key + "\x00"}.token()
+					if !sel.narrow() {
+						out.Remaining = left
+					}
+				}
+				return out, nil
+			}
+		}
+		if !res.More {
+			return out, nil
+		}
+		rq.Start = res.KVs[len(res.KVs)-1].Key + "\x00"
+	}
+}
+
+// selected decodes the object if it is wanted, else returns nil.
+func (r *Registry) selected(sel selector, kv *store.KV) (api.Object, error) {
+	ref, ok := refOf(kv.Key)
+	if !ok || !sel.matchesRef(ref) {
+		return nil, nil
+	}
+	obj, err := r.codec.decode(ref, kv)
+	if err != nil || !sel.matches(obj) {
+		return nil, err
+	}
+	return obj, nil
+}

@@ -1,0 +1,222 @@
+package registry
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	sealKeyBytes  = 32
+	sealSaltBytes = 32
+	sealIDBytes   = 8
+	sealVersion   = 1
+	maxKeyFile    = 16 << 10
+	maxKeys       = 64
+)
+
+// ErrSealed is wrapped by every error of Open: the key is not ours, or the bytes or their context were changed.
+var ErrSealed = errors.New("sealed value cannot be opened")
+
+// Sealer encrypts what must not stand in the store in clear. Members get its keys when they join; they never go into the
+// log. The first key seals, all of them open. A Sealer does not print its keys. Safe for concurrent use.
+//
+// A sealed value is: version (1 byte) | id of the key (8) | salt (32) | AES-256-GCM ciphertext and tag. Each value has a key of
+// its own, derived from the sealing key and the random salt, so no nonce can repeat however much is sealed.
+type Sealer struct {
+	keys [][]byte // sealKeyBytes each, newest first, never empty
+	hash []byte   // key of KeyedHash; follows from the oldest key, so that hashes stay comparable when a key is added
+}
+
+// NewSealer makes a sealer of keys of 32 bytes each, newest first.
+func NewSealer(keys ...[]byte) (*Sealer, error) {
+	if len(keys) == 0 || len(keys) > maxKeys {
+		return nil, fmt.Errorf("sealer: %d keys, want 1 to %d", len(keys), maxKeys)
+	}
+	s := &Sealer{}
+	for _, k := range keys {
+		if len(k) != sealKeyBytes {
+			return nil, fmt.Errorf("sealer: key of %d bytes, want %d", len(k), sealKeyBytes)
+		}
+		s.keys = append(s.keys, bytes.Clone(k))
+	}
+	h, err := hkdf.Key(sha256.New, s.keys[len(s.keys)-1], nil, "drover keyed hash", sealKeyBytes)
+	if err != nil {
+		return nil, fmt.Errorf("sealer: %w", err)
+	}
+	s.hash = h
+	return s, nil
+}
+
+// CreateSealer makes a key and writes it to a new file that only the owner can read. An existing file is an error: what was
+// sealed by its key could never be opened again.
+func CreateSealer(path string) (*Sealer, error) {
+	key := make([]byte, sealKeyBytes)
+	if _, err := rand.Read(key); err != nil {
+		return nil, fmt.Errorf("make seal key: %w", err)
+	}
+	s, err := NewSealer(key)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.save(path)
+}
+
+// InstallSealer writes what another member exported to a new file.
+func InstallSealer(path string, exported []byte) (*Sealer, error) {
+	s, err := parseSealer(exported)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.save(path)
+}
+
+// OpenSealer reads the key file.
+func OpenSealer(path string) (*Sealer, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open seal key: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read seal key: %w", err)
+	}
+	s, err := parseSealer(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// Export returns the keys in the form of the key file, for a member that joins. It is secret.
+func (s *Sealer) Export() []byte {
+	var b strings.Builder
+	for _, k := range s.keys {
+		b.WriteString(base64.StdEncoding.EncodeToString(k))
+		b.WriteByte('\n')
+	}
+	return []byte(b.String())
+}
+
+func parseSealer(b []byte) (*Sealer, error) {
+	if len(b) > maxKeyFile {
+		return nil, fmt.Errorf("seal key file is larger than %d bytes", maxKeyFile)
+	}
+	var keys [][]byte
+	for n, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+		k, err := base64.StdEncoding.DecodeString(strings.TrimSpace(line))
+		if err != nil || len(k) != sealKeyBytes {
+			return nil, fmt.Errorf("seal key file: line %d is not a key of %d bytes in base64", n+1, sealKeyBytes)
+		}
+		keys = append(keys, k)
+	}
+	return NewSealer(keys...)
+}
+
+// save writes the file aside and links it into place, so that it is never seen half written and never replaced.
+func (s *Sealer) save(path string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".seal-*")
+	if err != nil {
+		return fmt.Errorf("write seal key: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	_, werr := f.Write(s.Export())
+	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("write seal key: %w", err)
+	}
+	if err := os.Link(f.Name(), path); err != nil {
+		return fmt.Errorf("write seal key: %w", err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync directory %s: %w", path, err)
+	}
+	return nil
+}
+
+// Seal encrypts plain. context says where the value belongs; Open needs the same.
+func (s *Sealer) Seal(plain []byte, context string) ([]byte, error) {
+	out := make([]byte, 1+sealIDBytes+sealSaltBytes, 1+sealIDBytes+sealSaltBytes+len(plain)+16)
+	out[0] = sealVersion
+	copy(out[1:], keyID(s.keys[0]))
+	salt := out[1+sealIDBytes:]
+	if _, err := rand.Read(salt); err != nil {
+		return nil, fmt.Errorf("seal: %w", err)
+	}
+	aead, err := valueCipher(s.keys[0], salt)
+	if err != nil {
+		return nil, fmt.Errorf("seal: %w", err)
+	}
+	return aead.Seal(out, make([]byte, aead.NonceSize()), plain, []byte(context)), nil
+}
+
+// Open decrypts what Seal made with the same context. It keeps nothing of sealed.
+func (s *Sealer) Open(sealed []byte, context string) ([]byte, error) {
+	const head = 1 + sealIDBytes + sealSaltBytes
+	if len(sealed) < head || sealed[0] != sealVersion {
+		return nil, fmt.Errorf("%w: not in a known form", ErrSealed)
+	}
+	id, salt, text := sealed[1:1+sealIDBytes], sealed[1+sealIDBytes:head], sealed[head:]
+	for _, k := range s.keys {
+		if !bytes.Equal(keyID(k), id) {
+			continue
+		}
+		aead, err := valueCipher(k, salt)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrSealed, err)
+		}
+		plain, err := aead.Open([]byte{}, make([]byte, aead.NonceSize()), text, []byte(context))
+		if err != nil {
+			return nil, fmt.Errorf("%w: bytes or context were changed", ErrSealed)
+		}
+		return plain, nil
+	}
+	return nil, fmt.Errorf("%w: this member does not have the key %x", ErrSealed, id)
+}
+
+// KeyedHash tells equal values from different ones without telling what they are: 16 bytes of HMAC-SHA-256.
+func (s *Sealer) KeyedHash(b []byte) []byte {
+	m := hmac.New(sha256.New, s.hash)
+	m.Write(b)
+	return m.Sum(nil)[:16]
+}
+
+// Format prints no key, whatever the verb.
+func (s *Sealer) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "Sealer(%d keys)", len(s.keys)) }
+
+func keyID(key []byte) []byte {
+	h := sha256.Sum256(append([]byte("drover seal key id\x00"), key...))
+	return h[:sealIDBytes]
+}
+
+// valueCipher is the cipher of one value. Its key is used once, so the nonce may be fixed.
+func valueCipher(key, salt []byte) (cipher.AEAD, error) {
+	k, err := hkdf.Key(sha256.New, key, salt, "drover sealed value", sealKeyBytes)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(k)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}

@@ -1,0 +1,262 @@
+package registry
+
+import (
+	"context"
+	"errors"
+
+	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/store"
+)
+
+// maxAttempts bounds how often a write is planned anew. Each conflict means that another write went through, so only a key that
+// many writers fight over ever gets near.
+const maxAttempts = 64
+
+// request is what a method of the client asks for: some writes that stand or fall together.
+type request struct {
+	writes []*write
+	dryRun bool
+	cause  store.Cause
+}
+
+// write is one item of a request.
+type write struct {
+	verb    client.Verb
+	obj     api.Object // for a deletion only its kind, namespace, name, uid and resourceVersion matter
+	ref     api.Ref
+	manager string
+	force   bool
+	cascade string // deletions: Background, Foreground or Orphan
+
+	entry  *entry // after planning
+	action string
+}
+
+// Create adds an object.
+func (c *actorClient) Create(ctx context.Context, obj api.Object, o client.WriteOptions) (api.Object, error) {
+	if o.Subresource != "" {
+		return nil, fault.MethodNotAllowed.Errorf("subresource %q cannot be created", o.Subresource)
+	}
+	return c.one(ctx, client.TxCreate, obj, o)
+}
+
+// Update replaces an object, or only its status.
+func (c *actorClient) Update(ctx context.Context, obj api.Object, o client.WriteOptions) (api.Object, error) {
+	switch o.Subresource {
+	case "":
+		return c.one(ctx, client.TxUpdate, obj, o)
+	case "status":
+		return c.one(ctx, client.TxStatus, obj, o)
+	}
+	return nil, fault.NotFound.Errorf("there is no subresource %q", o.Subresource)
+}
+
+func (c *actorClient) one(ctx context.Context, verb client.Verb, obj api.Object, o client.WriteOptions) (api.Object, error) {
+	res, err := c.Transact(ctx, client.Transaction{
+		Items:        []client.TxItem{{Verb: verb, Object: obj}},
+		FieldManager: o.FieldManager, DryRun: o.DryRun, Cause: o.Cause,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res[0].Object, nil
+}
+
+// Delete removes an object, or marks it while finalizers hold it. A namespace goes once it is empty.
+func (c *actorClient) Delete(ctx context.Context, ref api.Ref, o client.DeleteOptions) error {
+	if err := checkRef(ref); err != nil {
+		return err
+	}
+	cause, err := parseCause(o.Cause)
+	if err != nil {
+		return err
+	}
+	obj := ref.Kind.New()
+	*obj.Meta() = api.ObjectMeta{Name: ref.Name, Namespace: ref.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion}
+	again := func() *request {
+		return &request{dryRun: o.DryRun, cause: cause, writes: []*write{{
+			verb: client.TxDelete, ref: ref, obj: obj, cascade: o.Propagation,
+		}}}
+	}
+	rq := again()
+	if _, err := c.commit(ctx, rq); err != nil || o.DryRun || ref.Kind != api.KindNamespace || rq.writes[0].entry.cur == nil {
+		return err
+	}
+	// The namespace is Terminating now: nothing can come in, so finding it empty is final. Others may have been quicker.
+	obj.Meta().UID, obj.Meta().ResourceVersion = rq.writes[0].entry.cur.Meta().UID, ""
+	if _, err = c.commit(ctx, again()); fault.Is(err, fault.NotFound, fault.Conflict) {
+		return nil
+	}
+	return err
+}
+
+// Transact does all of the writes or none. An object may stand in more than one item: they are done in order.
+func (c *actorClient) Transact(ctx context.Context, tx client.Transaction) ([]client.TxResult, error) {
+	cause, err := parseCause(tx.Cause)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(tx.Items); n == 0 || n > store.MaxOps/2 {
+		return nil, fault.BadRequest.Errorf("transaction of %d items: give 1 to %d", n, store.MaxOps/2)
+	}
+	manager := tx.FieldManager
+	if manager == "" {
+		manager = c.actor.Name
+	}
+	if len(manager) > maxManagerName {
+		return nil, fault.BadRequest.Errorf("fieldManager of %d bytes: at most %d are allowed", len(manager), maxManagerName)
+	}
+	rq := &request{dryRun: tx.DryRun, cause: cause}
+	for i := range tx.Items {
+		w, err := newWrite(tx.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		w.manager, w.force = manager, tx.Force
+		rq.writes = append(rq.writes, w)
+	}
+	return c.commit(ctx, rq)
+}
+
+func newWrite(it client.TxItem) (*write, error) {
+	k, err := kindOf(it.Object)
+	if err != nil {
+		return nil, err
+	}
+	switch it.Verb {
+	case client.TxApply, client.TxUpdate, client.TxDelete, client.TxCreate:
+	case client.TxStatus:
+		if !k.HasStatus {
+			return nil, fault.BadRequest.Errorf("%s has no status subresource", k.Plural)
+		}
+	default:
+		return nil, fault.BadRequest.Errorf("verb %q: use apply, create, update, status or delete", it.Verb)
+	}
+	w := &write{verb: it.Verb, obj: it.Object, ref: refOfObject(k, it.Object)}
+	if !k.Namespaced {
+		w.ref.Namespace = it.Object.Meta().Namespace // refused by checkRef when set
+	}
+	if it.Verb == client.TxCreate && w.ref.Name == "" && it.Object.Meta().GenerateName != "" {
+		return w, nil // named by the plan
+	}
+	return w, checkRef(w.ref)
+}
+
+func parseCause(s string) (store.Cause, error) {
+	rev, err := store.ParseRevision(s)
+	if err != nil {
+		return store.Cause{}, fault.BadRequest.Errorf("cause: %w", err)
+	}
+	return store.Cause{Revision: rev}, nil
+}
+
+// commit plans on what this member has, proposes, and plans again when the ground moved. A refusal that stems from a read is
+// believed only after a barrier: this member may be behind.
+func (c *actorClient) commit(ctx context.Context, rq *request) ([]client.TxResult, error) {
+	fresh := false
+	for range maxAttempts {
+		if err := ctx.Err(); err != nil {
+			return nil, fault.Timeout.Errorf("nothing was written: %w", err)
+		}
+		p, err := c.plan(ctx, rq)
+		switch {
+		case errors.Is(err, errMoved):
+			continue
+		case err != nil && !fresh && dependsOnState(err), err == nil && len(p.ops) == 0 && !fresh:
+			if err := c.r.b.Barrier(ctx); err != nil {
+				return nil, storeFault(err)
+			}
+			fresh = true
+			continue
+		case err != nil:
+			return c.alreadyDone(ctx, rq, err)
+		}
+		if rq.dryRun || len(p.ops) == 0 {
+			sendWarnings(ctx, p.warnings)
+			return p.results(nil), nil
+		}
+		res, err := c.r.b.Propose(ctx, c.command(rq, p))
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		var moved *store.ConflictError
+		if errors.As(res.Err, &moved) {
+			fresh = true // the conflict was applied here, so what it saw can be read here
+			continue
+		}
+		if res.Err != nil {
+			return nil, refusal(res.Err)
+		}
+		sendWarnings(ctx, p.warnings)
+		if len(res.Revisions) != len(p.ops) {
+			return c.asStands(ctx, rq)
+		}
+		return p.results(res.Revisions), nil
+	}
+	return nil, fault.Conflict.Errorf("gave up after %d attempts: others keep changing the same objects; try again later", maxAttempts)
+}
+
+// dependsOnState reports whether an error may come from reading an old state.
+func dependsOnState(err error) bool {
+	return fault.Is(err, fault.NotFound, fault.AlreadyExists, fault.Conflict, fault.Invalid, fault.Forbidden)
+}
+
+func (c *actorClient) command(rq *request, p *plan) *store.Command {
+	return &store.Command{
+		Term: c.actor.Term, Actor: c.actor.Name, RequestID: c.actor.RequestID, Cause: rq.cause,
+		Time: c.r.o.Now().UnixNano(), If: p.preconditions, Ops: p.ops,
+	}
+}
+
+// maxRequestRecords bounds how much of a request's journal is looked at to find out whether it was done.
+const maxRequestRecords = 1024
+
+// alreadyDone finds out whether a refusal comes from the request's own earlier success, whose answer was lost on the way. A
+// request writes all of its objects at once, so one of them in the journal under its id speaks for all.
+func (c *actorClient) alreadyDone(ctx context.Context, rq *request, refused error) ([]client.TxResult, error) {
+	if c.actor.RequestID == "" || !fault.Is(refused, fault.AlreadyExists, fault.Conflict, fault.NotFound) {
+		return nil, refused
+	}
+	recs, err := c.r.b.RecordsByRequest(c.actor.RequestID, maxRequestRecords)
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	for _, rec := range recs {
+		for _, w := range rq.writes {
+			if w.ref.Name != "" && keyOf(w.ref) == rec.Key {
+				return c.asStands(ctx, rq)
+			}
+		}
+	}
+	return nil, refused
+}
+
+// asStands answers for a request that was done before: with the objects as they are now.
+func (c *actorClient) asStands(ctx context.Context, rq *request) ([]client.TxResult, error) {
+	v := newView(ctx, c.r)
+	out := make([]client.TxResult, 0, len(rq.writes))
+	for _, w := range rq.writes {
+		ref := w.ref
+		if w.entry != nil {
+			ref = w.entry.ref
+		}
+		e, err := v.load(ref)
+		if err != nil {
+			return nil, err
+		}
+		r := client.TxResult{Object: e.cur, Action: actionConfigured}
+		switch {
+		case w.verb == client.TxDelete:
+			r.Action = actionDeleted
+		case w.verb == client.TxCreate:
+			r.Action = actionCreated
+		}
+		if e.cur == nil {
+			r.Object = w.obj.DeepCopyObject()
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}

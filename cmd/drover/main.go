@@ -1,0 +1,119 @@
+// Command drover is the operator's tool: it applies manifests, follows rollouts, shows what runs where and why.
+//
+// Standard output is data, standard error is progress and errors. Exit codes: 0 done, 1 error, 2 usage, 3 done with some
+// devices pending-offline, 4 timed out and still going, 5 some devices failed, 6 stopped by a person or a newer revision,
+// 7 unreachable, 8 conflict, 9 denied.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/drover-fleet/drover/api/fault"
+)
+
+var version = "unknown" // set by the build
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the whole program, so that tests can call it. The exit code is returned.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	app := newApp(in, out, errOut)
+	err := app.RunContext(ctx, reorder(app, args))
+	if err == nil {
+		return fault.ExitDone
+	}
+	var usage *usageError
+	if errors.As(err, &usage) {
+		fmt.Fprintf(errOut, "drover: %v\n", err)
+		return fault.ExitUsage
+	}
+	if msg := err.Error(); msg != "" {
+		fmt.Fprintf(errOut, "drover: %s\n", msg)
+	}
+	return fault.ExitCode(err)
+}
+
+// usageError is a command line that makes no sense; exit code 2.
+type usageError struct{ msg string }
+
+func (e *usageError) Error() string { return e.msg }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+const exitCodes = `EXIT CODES:
+   0 done   1 error   2 usage   3 done, some devices pending-offline   4 timed out and still going
+   5 some devices failed   6 stopped by a person or a newer revision   7 unreachable   8 conflict   9 denied
+`
+
+func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
+	app := &cli.App{
+		Name: "drover", Usage: "run workloads on fleets of small devices", Version: version,
+		Reader: in, Writer: out, ErrWriter: errOut,
+		HideVersion: true, UseShortOptionHandling: true, EnableBashCompletion: true,
+		CustomAppHelpTemplate: cli.AppHelpTemplate + "\n" + exitCodes,
+		ExitErrHandler:        func(*cli.Context, error) {}, // run maps errors to codes in one place
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
+			return usagef("%v; see drover --help", err)
+		},
+		Flags: globalFlags(),
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("there is no command %q; see drover --help", c.Args().First())
+			}
+			return cli.ShowAppHelp(c)
+		},
+		Commands: []*cli.Command{
+			applyCommand(), getCommand(), describeCommand(), deleteCommand(), rolloutCommand(), logsCommand(), labelCommand(),
+			waitCommand(), whyCommand(), tokenCommand(), approveCommand(), denyCommand(), kubeconfigCommand(), versionCommand(),
+		},
+	}
+	setUsageErrors(app.Commands)
+	return app
+}
+
+func globalFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "config", EnvVars: []string{"DROVER_CONFIG"}, Usage: "kubeconfig `FILE` (default ~/.config/drover/config)"},
+		&cli.StringFlag{Name: "server", Usage: "ask only this hub member, `URL`"},
+		&cli.StringFlag{Name: "namespace", Aliases: []string{"n"}, Usage: "namespace of the objects", DefaultText: "the config's, or default"},
+	}
+}
+
+// setUsageErrors makes a wrong flag of any command exit 2 with one line.
+func setUsageErrors(cmds []*cli.Command) {
+	for _, c := range cmds {
+		name := c.Name
+		c.OnUsageError = func(_ *cli.Context, err error, _ bool) error {
+			return usagef("%v; see drover %s --help", err, name)
+		}
+		if len(c.Subcommands) > 0 {
+			c.Action = func(ctx *cli.Context) error {
+				if ctx.Args().Present() {
+					return usagef("there is no command %q; see drover %s --help", ctx.Args().First(), name)
+				}
+				return cli.ShowSubcommandHelp(ctx)
+			}
+		}
+		setUsageErrors(c.Subcommands)
+	}
+}
+
+func versionCommand() *cli.Command {
+	return &cli.Command{Name: "version", Usage: "print this program's version", Action: func(c *cli.Context) error {
+		_, err := fmt.Fprintln(c.App.Writer, "drover", version)
+		return err
+	}}
+}

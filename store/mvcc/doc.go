@@ -6,7 +6,7 @@
 //   - An entry's effect and its index are saved in one transaction and synced before Apply returns. After a kill at any
 //     point the file holds exactly the entries up to [Store.Applied].
 //   - A command is done whole or not at all, and nothing is read or watched inside it.
-//   - Reads never wait for a write, and a write never waits for a slow reader or watcher.
+//   - Reads wait for no write, save for the commit of a compaction, and no write waits for a watcher or a snapshot.
 //   - A refused or malformed command is a result. An error of Apply is the disk's, and leaves the store as it was.
 //
 // What it does not: it orders nothing (that is the log's work), trims no journal by itself, and keeps no quota yet.

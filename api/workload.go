@@ -296,7 +296,7 @@ type RolloutStatus struct {
 	Waves              []WaveStatus `json:"waves,omitempty"`
 	Cause              string       `json:"cause,omitempty"` // why it is where it is, in a sentence
 	LastProgress       Time         `json:"lastProgress,omitzero"`
-	Best               int32        `json:"best,omitempty"`           // most copies seen updated at once: only more is progress
+	Best               int32        `json:"best,omitempty"`           // high-water mark of copies told + reached + updated: only more is progress
 	OriginRevision     string       `json:"originRevision,omitempty"` // store revision of the rollout's creation: the cause of its moves
 	ObservedGeneration int64        `json:"observedGeneration,omitempty"`
 	Conditions         []Condition  `json:"conditions,omitempty"`

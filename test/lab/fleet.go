@@ -52,7 +52,9 @@ func Load(p Plan) (*Fleet, error) {
 }
 
 // Path joins below the fleet's folder.
-func (f *Fleet) Path(elem ...string) string { return filepath.Join(append([]string{f.Dir}, elem...)...) }
+func (f *Fleet) Path(elem ...string) string {
+	return filepath.Join(append([]string{f.Dir}, elem...)...)
+}
 
 // Netns is the network namespace of a device.
 func (f *Fleet) Netns(device string) string { return f.Prefix + device }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 )
 
 // tools names, for each command the lab runs, the Debian package that holds it.
@@ -54,4 +55,38 @@ func apt(ctx context.Context, out io.Writer, args ...string) error {
 		return fmt.Errorf("apt-get %s: %w", args[0], err)
 	}
 	return nil
+}
+
+// UnpackDebian takes one file out of a Debian package without installing it.
+func UnpackDebian(ctx context.Context, pkg, file, to string) error {
+	dir, err := os.MkdirTemp("", "deb")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	download := func() ([]byte, error) {
+		cmd := exec.CommandContext(ctx, "apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", pkg)
+		cmd.Dir = dir
+		return cmd.CombinedOutput()
+	}
+	if _, err := download(); err != nil {
+		if err := apt(ctx, io.Discard, "update", "-q"); err != nil {
+			return err
+		}
+		if out, err := download(); err != nil {
+			return fmt.Errorf("download %s: %w: %s", pkg, err, out)
+		}
+	}
+	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+	if err != nil || len(debs) != 1 {
+		return fmt.Errorf("download %s: found %q: %w", pkg, debs, err)
+	}
+	if out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", debs[0], dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("unpack %s: %w: %s", pkg, err, out)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o755)
 }

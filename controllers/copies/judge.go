@@ -54,7 +54,7 @@ func Judge(a *api.Assignment, device *api.Device, minReady time.Duration, now ti
 		v.Failed = v.Fatal || a.Status.Phase == api.PhaseCrashLoop
 	}
 	if v.Away && !v.Updated {
-		taken := v.Reached || !darkSince.Before(toldAt(a).Add(-skew))
+		taken := v.Reached || !darkSince.Before(ToldAt(a).Add(-skew))
 		v.PendingOffline = !taken
 		v.Failed = v.Failed || taken
 	}
@@ -82,8 +82,8 @@ func readyFor(a *api.Assignment, darkSince time.Time, away bool, minReady time.D
 	return false, min(left, minReady)
 }
 
-// toldAt is when the copy was told of the revision it should run.
-func toldAt(a *api.Assignment) time.Time {
+// ToldAt is when the copy was told of the revision it should run.
+func ToldAt(a *api.Assignment) time.Time {
 	if t, err := time.Parse(time.RFC3339, a.Metadata.Annotations[AnnotationMovedAt]); err == nil {
 		return t
 	}

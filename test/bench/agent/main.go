@@ -1,0 +1,220 @@
+// Command agent measures what the agent costs a board: the stripped arm64 binary on disk, and the resident memory of the
+// native one with three idle workloads. It prints a table and, with JSON=FILE, the same as a list.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-fleet/drover/test/lab"
+)
+
+const (
+	mib       = 1 << 20
+	sizeAim   = 22.0 // MiB; the official containerd client is 15.9 of them
+	rssAim    = 25.0 // MiB
+	workloads = 3
+	settle    = 20 * time.Second // idle time before the first reading
+	readings  = 5
+)
+
+// row is one figure; there is no peer.
+type row struct {
+	Name     string   `json:"name"`
+	Unit     string   `json:"unit"`
+	Ours     float64  `json:"ours"`
+	Peer     *float64 `json:"peer"`
+	PeerName string   `json:"peer_name"`
+	Ratio    *float64 `json:"ratio"`
+	Aim      *float64 `json:"aim"`
+	OK       bool     `json:"ok"`
+}
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	rows, err := measure(ctx)
+	if err == nil {
+		err = print(rows)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench-agent:", err)
+		os.Exit(1)
+	}
+}
+
+func print(rows []row) error {
+	fmt.Printf("%-44s %8s %8s  %s\n", "figure", "ours", "aim", "")
+	for _, r := range rows {
+		aim, verdict := "-", ""
+		if r.Aim != nil {
+			aim = fmt.Sprintf("%.1f", *r.Aim)
+			verdict = map[bool]string{true: "ok", false: "missed"}[r.OK]
+		}
+		fmt.Printf("%-44s %8.2f %8s  %s\n", r.Name+" ("+r.Unit+")", r.Ours, aim, verdict)
+	}
+	file := os.Getenv("JSON")
+	if file == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(rows, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, b, 0o644)
+}
+
+func figure(name string, ours, aim float64) row {
+	r := row{Name: name, Unit: "MiB", Ours: ours, OK: true}
+	if aim > 0 {
+		r.Aim, r.OK = &aim, ours <= aim
+	}
+	return r
+}
+
+func measure(ctx context.Context) ([]row, error) {
+	var rows []row
+	for _, f := range []struct {
+		name, path string
+		aim        float64
+	}{{"agent on disk, arm64, stripped", "bin/arm64/drover-agent", sizeAim}, {"agent on disk, native, stripped", "bin/drover-agent", 0}} {
+		info, err := os.Stat(f.path)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, figure(f.name, float64(info.Size())/mib, f.aim))
+	}
+	dir, err := os.MkdirTemp("", "dr")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	bin, err := filepath.Abs("bin")
+	if err != nil {
+		return nil, err
+	}
+	f, err := lab.Load(lab.Plan{
+		Dir: dir, Bin: bin, Prefix: "drover-bench-", Devices: []string{"pi-01"}, Registry: "127.0.0.1:15055",
+		Members: []lab.Member{{Name: "h1", API: "127.0.0.1:17443", Peer: "127.0.0.1:17444"}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	memory, err := resident(ctx, f)
+	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return append(rows, memory...), errors.Join(err, f.Down(down))
+}
+
+// resident runs one device with idle workloads and reads the agent's memory once it has settled.
+func resident(ctx context.Context, f *lab.Fleet) ([]row, error) {
+	r, err := lab.StartRegistry(f.Registry)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if err := start(ctx, f); err != nil {
+		return nil, err
+	}
+	for i := range workloads {
+		name := fmt.Sprintf("idle-%d", i+1)
+		if _, err := f.DroverIn(ctx, fmt.Sprintf(manifest, name, f.Registry), "apply", "-f", "-"); err != nil {
+			return nil, err
+		}
+		if _, err := f.Drover(ctx, "rollout", "status", name, "--timeout", "1m"); err != nil {
+			return nil, err
+		}
+	}
+	var rss, anon []float64
+	for i := range readings {
+		pause := time.Second
+		if i == 0 {
+			pause = settle
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		all, own, err := memoryOf(f.Procs["pi-01"].PID)
+		if err != nil {
+			return nil, err
+		}
+		rss, anon = append(rss, all), append(anon, own)
+	}
+	return []row{
+		figure(fmt.Sprintf("agent resident, %d idle workloads", workloads), median(rss), rssAim),
+		figure("of them not backed by the file", median(anon), 0),
+	}, nil
+}
+
+const manifest = `apiVersion: fleet.drover.dev/v1
+kind: Workload
+metadata: {name: %s}
+spec:
+  placement: {everywhere: true, all: true}
+  template:
+    spec:
+      containers:
+      - {name: main, image: "%s/hello:1.0", env: [{name: GREETING_EVERY, value: 1h}]}
+`
+
+func start(ctx context.Context, f *lab.Fleet) error {
+	if err := lab.BuildProgram(ctx, ".", "./test/images/hello", runtime.GOARCH, f.Path("hello")); err != nil {
+		return err
+	}
+	img, err := lab.ProgramImage(f.Path("hello"), nil)
+	if err != nil {
+		return err
+	}
+	if _, err := lab.Push(ctx, f.Registry, "hello:1.0", img); err != nil {
+		return err
+	}
+	if _, err := f.Links(); err != nil {
+		return err
+	}
+	if _, err := f.StartContainerd(ctx); err != nil {
+		return err
+	}
+	if err := f.StartHub(ctx); err != nil {
+		return err
+	}
+	if err := f.StartAgent(ctx, "pi-01"); err != nil {
+		return err
+	}
+	return f.Ready(ctx, "pi-01")
+}
+
+// memoryOf reads VmRSS and RssAnon of a process, in MiB.
+func memoryOf(pid int) (rss, anon float64, err error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		var kib float64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %f", &kib); n == 1 {
+			rss = kib / 1024
+		}
+		if n, _ := fmt.Sscanf(line, "RssAnon: %f", &kib); n == 1 {
+			anon = kib / 1024
+		}
+	}
+	if rss == 0 {
+		return 0, 0, fmt.Errorf("process %d shows no memory: has it ended?", pid)
+	}
+	return rss, anon, nil
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}

@@ -167,7 +167,7 @@ func (c *core) view() map[uint64]Progress {
 	}
 	out := map[uint64]Progress{}
 	for id, pr := range c.progress() {
-		p := Progress{Match: pr.Match, Lag: c.last - min(pr.Match, c.last), Active: pr.RecentActive || id == c.id, State: "probe"}
+		p := Progress{Match: pr.Match, Lag: c.last - min(pr.Match, c.last), Active: c.alive(id), State: "probe"}
 		switch pr.State {
 		case tracker.StateReplicate:
 			p.State = "replicate"

@@ -76,6 +76,8 @@ type core struct {
 	probe     probe
 	compactor compactor
 	learners  map[uint64]learnerWatch
+	promoteAt uint64            // tick before which no promotion is proposed again
+	heard     map[uint64]uint64 // leader: tick of the last raft message from each member
 	snapSent  map[uint64]snapState
 
 	out output
@@ -185,7 +187,7 @@ func newCore(cfg Config, storage raft.Storage, meta raftlog.Meta, proposer uint6
 		cfg: cfg, storage: storage, logger: raftLogger{cfg.Logger}, proposer: proposer,
 		id: meta.Identity.ID, identity: meta.Identity, conf: meta.Conf,
 		members: map[uint64]Member{}, hints: map[uint64]Member{}, records: map[uint64]raftlog.Record{},
-		recSent: map[uint64]raftlog.Record{}, learners: map[uint64]learnerWatch{}, snapSent: map[uint64]snapState{},
+		recSent: map[uint64]raftlog.Record{}, learners: map[uint64]learnerWatch{}, snapSent: map[uint64]snapState{}, heard: map[uint64]uint64{},
 		applied: cfg.Applied, term: meta.Hard.GetTerm(), commit: meta.Hard.GetCommit(),
 	}
 	members, err := decodeMembers(meta.Conf.Members)
@@ -380,6 +382,7 @@ func (c *core) onMessage(m inMessage) error {
 		c.fence()
 		return nil
 	}
+	c.heard[msg.GetFrom()] = c.tick
 	_ = c.rn.Step(msg) // errors: a proposal that the proposer will repeat, or a response from a member that left
 	if msg.GetType() == pb.MsgSnap || msg.GetType() == pb.MsgApp {
 		return c.drain()
@@ -509,6 +512,15 @@ func (c *core) onLeaderChange() {
 		return
 	}
 	clear(c.recSent)
+	for id := range c.members {
+		c.heard[id] = c.tick // a new leader gives everyone the full time
+	}
+}
+
+// alive tells whether a member was heard of within an election time-out. Raft's own flag will not do: it is cleared
+// once every time-out, for whoever looks just then.
+func (c *core) alive(id uint64) bool {
+	return id == c.id || c.tick-c.heard[id] <= uint64(c.cfg.ElectionTicks)
 }
 
 // leads tells whether this member leads and has applied an entry of its own term.

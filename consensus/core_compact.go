@@ -82,7 +82,7 @@ func (c *core) needed() uint64 {
 		return floor
 	}
 	for id, pr := range c.progress() {
-		if pr.RecentActive && pr.Match > 0 && id != c.id {
+		if c.alive(id) && pr.Match > 0 && id != c.id {
 			floor = min(floor, pr.Match)
 		}
 	}

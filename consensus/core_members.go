@@ -279,14 +279,15 @@ func (c *core) tendLearners(progress map[uint64]tracker.Progress) {
 	for _, id := range c.conf.State.GetLearners() {
 		pr := progress[id]
 		w, seen := c.learners[id]
-		if !seen || pr.Match > w.match || (pr.State == tracker.StateSnapshot && pr.RecentActive) {
+		if !seen || pr.Match > w.match || (pr.State == tracker.StateSnapshot && c.alive(id)) {
 			w = learnerWatch{match: pr.Match, since: c.tick}
 			c.learners[id] = w
 		}
 		due := (c.tick-w.since)%uint64(c.cfg.ElectionTicks) == 0
 		switch {
-		case pr.State == tracker.StateReplicate && pr.RecentActive && pr.Match+promoteLag >= c.commit:
-			if c.tick%uint64(c.cfg.ElectionTicks) == 0 {
+		case pr.State == tracker.StateReplicate && c.alive(id) && pr.Match+promoteLag >= c.commit:
+			if c.tick >= c.promoteAt { // one at a time: raft has room for one change
+				c.promoteAt = c.tick + uint64(c.cfg.ElectionTicks)/2
 				c.propose(confChange{Op: opPromote, Member: c.members[id]})
 			}
 		case due && c.tick-w.since >= uint64(c.cfg.LearnerTicks):

@@ -240,7 +240,7 @@ func (c *core) onReplace(name string, from Member, r replace) {
 		return // removed meanwhile
 	case current.ID == r.New:
 		c.tell(from, control{Replaced: &replaced{Old: r.Old, New: r.New, Members: sortedMembers(c.members)}})
-	case c.progress()[current.ID].RecentActive:
+	case c.alive(current.ID):
 		return // alive under its present id, or heard of a moment ago: the old copy asks again
 	default:
 		fresh := from

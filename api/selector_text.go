@@ -214,16 +214,27 @@ func FieldValue(o Object, field string) string {
 	}
 	switch o := o.(type) {
 	case *Assignment:
-		return map[string]string{"spec.device": o.Spec.Device, "spec.workload": o.Spec.Workload, "spec.revision": o.Spec.Revision, "status.phase": o.Status.Phase}[field]
+		return pick(field, "spec.device", o.Spec.Device, "spec.workload", o.Spec.Workload, "spec.revision", o.Spec.Revision, "status.phase", o.Status.Phase)
 	case *Rollout:
-		return map[string]string{"spec.workload": o.Spec.Workload, "status.phase": o.Status.Phase}[field]
+		return pick(field, "spec.workload", o.Spec.Workload, "status.phase", o.Status.Phase)
 	case *WorkloadRevision:
-		return map[string]string{"spec.workload": o.Spec.Workload}[field]
+		return pick(field, "spec.workload", o.Spec.Workload)
 	case *Tombstone:
-		return map[string]string{"spec.device": o.Spec.Device}[field]
+		return pick(field, "spec.device", o.Spec.Device)
 	case *Event:
 		r := o.InvolvedObject
-		return map[string]string{"involvedObject.kind": r.Kind, "involvedObject.namespace": r.Namespace, "involvedObject.name": r.Name, "involvedObject.uid": r.UID, "type": o.EventType, "reason": o.Reason}[field]
+		return pick(field, "involvedObject.kind", r.Kind, "involvedObject.namespace", r.Namespace, "involvedObject.name", r.Name,
+			"involvedObject.uid", r.UID, "type", o.EventType, "reason", o.Reason)
+	}
+	return ""
+}
+
+// pick returns the value that follows field in pairs.
+func pick(field string, pairs ...string) string {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i] == field {
+			return pairs[i+1]
+		}
 	}
 	return ""
 }

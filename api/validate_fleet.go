@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -212,7 +211,14 @@ func checkTombstone(o *Tombstone) []FieldError {
 	return errs
 }
 
-// envName is a C identifier, as shells need, plus the dots and dashes that Kubernetes allows.
+// envName reports letters, digits, '_', '-' and '.', not beginning with a digit, as Kubernetes allows.
 func envName(s string) bool {
-	return len(s) <= MaxNameLen && regexp.MustCompile(`^[-._a-zA-Z][-._a-zA-Z0-9]*$`).MatchString(s)
+	for i := range len(s) {
+		c := s[i]
+		digit := c >= '0' && c <= '9'
+		if !letterOrDigit(c) && c != '_' && c != '-' && c != '.' || digit && i == 0 {
+			return false
+		}
+	}
+	return s != "" && len(s) <= MaxNameLen
 }

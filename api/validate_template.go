@@ -241,7 +241,7 @@ func checkVolumes(at string, volumes []Volume) []FieldError {
 		errs = append(errs, twice(at, ".name", v.Name, i, seen)...)
 		errs = appendErr(errs, at+index(i)+".name", CheckDNSLabel(v.Name))
 		if (v.HostPath == nil) == (v.EmptyDir == nil) {
-			errs = append(errs, FieldError{at + index(i), "needs exactly one of hostPath and emptyDir"})
+			errs = append(errs, FieldError{at + index(i), "needs exactly one of hostPath and emptyDir (as emptyDir: {})"})
 		}
 		if h := v.HostPath; h != nil {
 			errs = appendErr(errs, at+index(i)+".hostPath.path", checkPath(h.Path))

@@ -1,7 +1,6 @@
 package mvcc
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -387,8 +386,4 @@ func (rec *record) kv(r store.Revision) *store.KV {
 		kv.CreateRevision, kv.Version = rec.create, rec.version
 	}
 	return kv
-}
-
-func joinRevisions(a uint64, b store.Revision) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, a), uint64(b))
 }

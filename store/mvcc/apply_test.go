@@ -300,6 +300,32 @@ func TestTheJournalOutlivesKeyAndCompaction(t *testing.T) {
 	compare(t, "revisions of the records", revisions, []store.Revision{rev(3), rev(2), rev(1)})
 }
 
+func TestRecordsOfARequestAreFoundAcrossWindows(t *testing.T) {
+	b := newBench(t)
+	many := &store.Command{RequestID: "many"}
+	for i := range 1<<windowBits + 10 {
+		many.Ops = append(many.Ops, put(fmt.Sprint("k", i), "1"))
+	}
+	b.must(&store.Command{RequestID: "twice", Ops: []store.Op{put("a", "1"), put("b", "1")}})
+	b.must(many)
+	b.must(&store.Command{RequestID: "once", Ops: []store.Op{put("a", "2")}})
+	b.must(&store.Command{RequestID: "twice", Ops: []store.Op{put("a", "3")}})
+	last := b.s.Revision()
+	for id, want := range map[string][]store.Revision{
+		"twice": {rev(1), rev(2), last}, "once": {last - 1}, "many": {rev(3), rev(4), rev(5)}, "never": nil,
+	} {
+		got, err := b.s.RecordsByRequest(id, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var revisions []store.Revision
+		for _, r := range got {
+			revisions = append(revisions, r.Revision)
+		}
+		compare(t, "revisions of request "+id, revisions, want)
+	}
+}
+
 func TestANewEpochIsAboveAllRevisionsBefore(t *testing.T) {
 	b := newBench(t)
 	b.write(put("a", "1"))

@@ -17,7 +17,7 @@
 //	rev       revision                  -> one version: key, value, create revision, version, place in its set
 //	journal   revision                  -> one record of causes, with the key's revision before it
 //	head      key                       -> newest journal revision of a key that the index has forgotten
-//	request   hash of request id, rev   -> (nothing) first revision of a command that the request wrote
+//	request   window, hash of id, rev   -> (nothing) first revision of a command that the request wrote
 //	cause     cause's revision, rev     -> (nothing) first revision of a command with that cause
 //	writer    name                      -> last sequence applied, and what it came to
 //

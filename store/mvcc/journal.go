@@ -34,13 +34,34 @@ func (t *transaction) note(c *store.Command, ch *change, set span) error {
 
 // noteCommand indexes a command by its request and its cause: once a command, not once an op.
 func (t *transaction) noteCommand(c *store.Command, first store.Revision) error {
-	if err := t.insert(bucketRequest, joinRevisions(requestHash(c.RequestID), first), nil); err != nil {
+	if err := t.insert(bucketRequest, requestKey(first, requestHash(c.RequestID)), nil); err != nil {
 		return err
 	}
 	if c.Cause.Revision == 0 {
 		return nil
 	}
-	return t.insert(bucketCause, joinRevisions(uint64(c.Cause.Revision), first), nil)
+	return t.insert(bucketCause, causeKey(c.Cause.Revision, first), nil)
+}
+
+// windowBits sizes the windows of bucket request: 4096 revisions, whose keys fill about thirty pages. Without windows a
+// batch of writes would land on as many pages as it has commands, all over the bucket; with them it lands in the newest
+// window, and a search, which is rare, costs a seek for each window.
+const windowBits = 12
+
+func window(r store.Revision) uint64 { return uint64(r) >> windowBits }
+
+func requestPrefix(window, hash uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, window), hash)
+}
+
+func requestKey(first store.Revision, hash uint64) []byte {
+	return binary.BigEndian.AppendUint64(requestPrefix(window(first), hash), uint64(first))
+}
+
+const causeKeyBytes, requestKeyBytes = 16, 24
+
+func causeKey(cause, first store.Revision) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(cause)), uint64(first))
 }
 
 // requestHash shortens a request id to a fixed size. Readers compare the whole id in the record, so that two ids with
@@ -102,45 +123,80 @@ func (s *Store) RecordsOf(key string, limit int) ([]store.Record, error) {
 
 // RecordsByRequest returns the records that one request wrote.
 func (s *Store) RecordsByRequest(requestID string, limit int) ([]store.Record, error) {
-	return s.recordsBy(bucketRequest, requestHash(requestID), limit, func(r *store.Record) bool {
-		return r.RequestID == requestID
-	})
-}
-
-// RecordsByCause returns the records of the commands that r made someone send.
-func (s *Store) RecordsByCause(r store.Revision, limit int) ([]store.Record, error) {
-	return s.recordsBy(bucketCause, uint64(r), limit, func(rec *store.Record) bool {
-		return rec.Cause.Revision == r
-	})
-}
-
-// recordsBy reads the sets that an index names under one number. The records of a set agree in everything that an index
-// is over, so the first speaks for all.
-func (s *Store) recordsBy(bucket string, number uint64, limit int, match func(*store.Record) bool) ([]store.Record, error) {
 	tx, now, err := s.begin()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	prefix := binary.BigEndian.AppendUint64(nil, number)
-	var out []store.Record
-	c := tx.Bucket([]byte(bucket)).Cursor()
-	for k, _ := c.Seek(prefix); len(k) == 16 && bytes.HasPrefix(k, prefix) && len(out) < limit; k, _ = c.Next() {
-		first := store.Revision(binary.BigEndian.Uint64(k[8:]))
-		if first > now.revision {
-			break // committed a moment ago, not shown yet
-		}
-		for r, last := first, first; r <= last && len(out) < limit; r++ {
-			j, ok, err := readJournal(tx, r)
-			if err != nil {
+	found := &setReader{tx: tx, newest: now.revision, limit: limit, match: func(r *store.Record) bool {
+		return r.RequestID == requestID
+	}}
+	hash := requestHash(requestID)
+	c := tx.Bucket([]byte(bucketRequest)).Cursor()
+	k, _ := c.First()
+	for len(k) == requestKeyBytes && !found.full() {
+		// Seeking by the window of the key that we stand on skips windows that are empty.
+		w := binary.BigEndian.Uint64(k)
+		prefix := requestPrefix(w, hash)
+		for k, _ = c.Seek(prefix); len(k) == requestKeyBytes && bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+			if err := found.add(k[16:]); err != nil {
 				return nil, err
 			}
-			if !ok || !match(&j.rec) {
-				break
-			}
-			last = j.set.last
-			out = append(out, j.rec)
+		}
+		if len(k) == requestKeyBytes && binary.BigEndian.Uint64(k) == w {
+			k, _ = c.Seek(requestPrefix(w+1, 0))
 		}
 	}
-	return out, nil
+	return found.out, nil
+}
+
+// RecordsByCause returns the records of the commands that r made someone send.
+func (s *Store) RecordsByCause(r store.Revision, limit int) ([]store.Record, error) {
+	tx, now, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	found := &setReader{tx: tx, newest: now.revision, limit: limit, match: func(rec *store.Record) bool {
+		return rec.Cause.Revision == r
+	}}
+	c := tx.Bucket([]byte(bucketCause)).Cursor()
+	prefix := revKey(r)
+	for k, _ := c.Seek(prefix); len(k) == causeKeyBytes && bytes.HasPrefix(k, prefix) && !found.full(); k, _ = c.Next() {
+		if err := found.add(k[8:]); err != nil {
+			return nil, err
+		}
+	}
+	return found.out, nil
+}
+
+// setReader collects the records of sets that an index names. The records of a set agree in everything that an index is
+// over, so the first speaks for all.
+type setReader struct {
+	tx     *bolt.Tx
+	newest store.Revision // what is above was committed a moment ago and is not shown yet
+	limit  int
+	match  func(*store.Record) bool
+	out    []store.Record
+}
+
+func (s *setReader) full() bool { return len(s.out) >= s.limit }
+
+func (s *setReader) add(firstRevision []byte) error {
+	first := store.Revision(binary.BigEndian.Uint64(firstRevision))
+	if first > s.newest {
+		return nil
+	}
+	for r, last := first, first; r <= last && !s.full(); r++ {
+		j, ok, err := readJournal(s.tx, r)
+		if err != nil {
+			return err
+		}
+		if !ok || !s.match(&j.rec) {
+			return nil
+		}
+		last = j.set.last
+		s.out = append(s.out, j.rec)
+	}
+	return nil
 }

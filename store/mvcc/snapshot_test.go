@@ -250,13 +250,19 @@ func uniform(kvs []store.KV, n int) bool {
 	return len(kvs) == n
 }
 
+func closeNow(t testing.TB, s *Store) {
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // FuzzRestore gives the input a right checksum, so that what lies behind it is reached too.
 func FuzzRestore(f *testing.F) {
 	s, err := Open(filepath.Join(f.TempDir(), "state"), Options{})
 	if err != nil {
 		f.Fatal(err)
 	}
-	defer s.Close()
+	defer closeNow(f, s)
 	m := newModel()
 	for index := uint64(1); index < 12; index++ {
 		e, commands := entryFor(1, index, m)
@@ -278,20 +284,20 @@ func FuzzRestore(f *testing.F) {
 	f.Add(raw[:len(raw)-sha256.Size])
 	f.Add([]byte(snapshotMagic))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		to, err := Open(filepath.Join(t.TempDir(), "state"), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer to.Close()
 		sum := sha256.Sum256(body)
-		if err := to.Restore(11, io.MultiReader(bytes.NewReader(body), bytes.NewReader(sum[:]))); err != nil {
+		db, now, _, err := s.restoreAside(11, io.MultiReader(bytes.NewReader(body), bytes.NewReader(sum[:])))
+		if err != nil {
 			return
 		}
 		// What was let in can be used.
+		to := &Store{path: s.path, db: db, now: now}
 		if _, err := to.Range(t.Context(), store.RangeRequest{End: "\xff"}); err != nil {
 			t.Error(err)
 		}
 		if err := to.Verify(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -304,7 +310,7 @@ func BenchmarkApply(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer s.Close()
+			defer closeNow(b, s)
 			first := encoded(&store.Command{NewEpoch: &store.Epoch{Number: 1, ID: "bench"}}, 1, 0).raw
 			if _, err := s.Apply([]Entry{{Index: 1, Term: 1, Commands: [][]byte{first}}}); err != nil {
 				b.Fatal(err)
@@ -332,7 +338,7 @@ func BenchmarkRange(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Close()
+	defer closeNow(b, s)
 	c := &store.Command{}
 	for i := range 10_000 {
 		c.Ops = append(c.Ops, put(fmt.Sprintf("bench/%05d", i), fmt.Sprintf("%0256d", i)))

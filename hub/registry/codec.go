@@ -16,8 +16,6 @@ import (
 // the values of Secrets sealed.
 type codec struct{ sealer *Sealer }
 
-func sameType(a, b api.Object) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
-
 // decode reads a stored value into an object of its own.
 func (c codec) decode(ref api.Ref, kv *store.KV) (api.Object, error) {
 	obj, err := decodeStored(ref, kv.Value)

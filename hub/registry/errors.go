@@ -46,11 +46,3 @@ func notFound(ref api.Ref) error { return fault.ObjectNotFound(ref.Kind.Plural, 
 func conflict(ref api.Ref, why string) error {
 	return fault.ObjectConflict(ref.Kind.Plural, ref.Name, why)
 }
-
-func invalid(ref api.Ref, errs []api.FieldError) error {
-	causes := make([]fault.Cause, 0, len(errs))
-	for _, e := range errs {
-		causes = append(causes, fault.Cause{Field: e.Path, Message: e.Message})
-	}
-	return fault.InvalidObject(ref.Kind.Kind, ref.Name, causes)
-}

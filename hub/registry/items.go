@@ -17,12 +17,6 @@ const (
 	verbDelete = "delete"
 )
 
-// Phases of a namespace.
-const (
-	namespaceActive      = "Active"
-	namespaceTerminating = "Terminating"
-)
-
 func (p *plan) create(w *write) error {
 	e := w.entry
 	if e.cur != nil {
@@ -60,8 +54,13 @@ func (p *plan) born(ref api.Ref, obj api.Object) {
 	if ref.Kind.HasStatus {
 		setStatus(obj, nil)
 	}
-	if ns, ok := obj.(*api.Namespace); ok {
-		ns.Status.Phase = namespaceActive
+	switch o := obj.(type) {
+	case *api.Namespace:
+		o.Status.Phase = api.NamespaceActive
+	case *api.JoinToken:
+		if o.Spec.Expires.IsZero() {
+			o.Spec.Expires = api.TimeOf(p.c.r.o.Now().Add(api.DefaultTokenLife))
+		}
 	}
 }
 
@@ -171,15 +170,15 @@ func (p *plan) settle(w *write, obj api.Object) error {
 	if same, err := equal(e.cur, obj); err != nil || same {
 		return err
 	}
-	if refOfObject(e.ref.Kind, obj) != e.ref {
+	if ref, ok := api.RefOf(obj); !ok || ref != e.ref {
 		return fault.Internal.Errorf("admission renamed %s", title(e.ref))
 	}
 	errs := api.Validate(obj)
 	if e.cur != nil {
 		errs = append(errs, api.ValidateUpdate(e.cur, obj)...)
 	}
-	if len(errs) > 0 {
-		return invalid(e.ref, errs)
+	if err := api.InvalidError(obj, errs); err != nil {
+		return err
 	}
 	w.action = actionConfigured
 	if e.old == nil {
@@ -255,7 +254,7 @@ func (p *plan) marked(cur api.Object) api.Object {
 	now, grace := api.TimeOf(p.c.r.o.Now()), int64(0)
 	obj.Meta().DeletionTimestamp, obj.Meta().DeletionGracePeriodSeconds = &now, &grace
 	if ns, ok := obj.(*api.Namespace); ok {
-		ns.Status.Phase = namespaceTerminating
+		ns.Status.Phase = api.NamespaceTerminating
 	}
 	return obj
 }

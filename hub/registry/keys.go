@@ -48,14 +48,6 @@ func refOf(key string) (ref api.Ref, ok bool) {
 	return api.Ref{}, false
 }
 
-func refOfObject(k *api.Kind, obj api.Object) api.Ref {
-	ref := api.Ref{Kind: k, Name: obj.Meta().Name}
-	if k.Namespaced {
-		ref.Namespace = obj.Meta().Namespace
-	}
-	return ref
-}
-
 // checkRef refuses references that could not be, or would reach, another key than the one they name.
 func checkRef(ref api.Ref) error {
 	switch {
@@ -75,27 +67,23 @@ func checkRef(ref api.Ref) error {
 	return nil
 }
 
-// kindOf finds the kind of an object that somebody wants to write.
-func kindOf(obj api.Object) (*api.Kind, error) {
+// refOfWrite names the object that somebody wants to write; what it says of its own kind must agree with its type.
+func refOfWrite(obj api.Object) (api.Ref, error) {
 	if obj == nil {
-		return nil, fault.BadRequest.Errorf("no object given")
+		return api.Ref{}, fault.BadRequest.Errorf("no object given")
 	}
-	t := obj.Type()
-	if t.Kind == "" { // made in Go: the type tells
-		for _, k := range api.Kinds() {
-			if sameType(k.New(), obj) {
-				return k, nil
-			}
-		}
-	}
-	k, ok := api.KindOf(t.APIVersion, t.Kind)
+	ref, ok := api.RefOf(obj)
 	if !ok {
-		return nil, fault.BadRequest.Errorf("no kind %q in %q", t.Kind, t.APIVersion)
+		return api.Ref{}, fault.BadRequest.Errorf("%T is of no kind of the API", obj)
 	}
-	if !sameType(k.New(), obj) {
-		return nil, fault.BadRequest.Errorf("object says it is a %s but is a %T", t.Kind, obj)
+	if t := *obj.Type(); t != (api.TypeMeta{}) && t != (api.TypeMeta{APIVersion: ref.Kind.APIVersion, Kind: ref.Kind.Kind}) {
+		return api.Ref{}, fault.BadRequest.Errorf("object says that it is %s of %s but is %s of %s",
+			t.Kind, t.APIVersion, ref.Kind.Kind, ref.Kind.APIVersion)
 	}
-	return k, nil
+	if !ref.Kind.Namespaced {
+		ref.Namespace = obj.Meta().Namespace // refused by checkRef unless empty
+	}
+	return ref, nil
 }
 
 // title is how messages and the journal name an object: "Workload default/camera", "Device pi-07".

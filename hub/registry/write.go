@@ -121,23 +121,20 @@ func (c *actorClient) Transact(ctx context.Context, tx client.Transaction) ([]cl
 }
 
 func newWrite(it client.TxItem) (*write, error) {
-	k, err := kindOf(it.Object)
+	ref, err := refOfWrite(it.Object)
 	if err != nil {
 		return nil, err
 	}
 	switch it.Verb {
 	case client.TxApply, client.TxUpdate, client.TxDelete, client.TxCreate:
 	case client.TxStatus:
-		if !k.HasStatus {
-			return nil, fault.BadRequest.Errorf("%s has no status subresource", k.Plural)
+		if !ref.Kind.HasStatus {
+			return nil, fault.BadRequest.Errorf("%s has no status subresource", ref.Kind.Plural)
 		}
 	default:
 		return nil, fault.BadRequest.Errorf("verb %q: use apply, create, update, status or delete", it.Verb)
 	}
-	w := &write{verb: it.Verb, obj: it.Object, ref: refOfObject(k, it.Object)}
-	if !k.Namespaced {
-		w.ref.Namespace = it.Object.Meta().Namespace // refused by checkRef when set
-	}
+	w := &write{verb: it.Verb, obj: it.Object, ref: ref}
 	if it.Verb == client.TxCreate && w.ref.Name == "" && it.Object.Meta().GenerateName != "" {
 		return w, nil // named by the plan
 	}

@@ -1,0 +1,228 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/api/retry"
+	"github.com/drover-fleet/drover/consensus"
+	"github.com/drover-fleet/drover/hub/registry"
+	"github.com/drover-fleet/drover/store"
+	"github.com/drover-fleet/drover/store/mvcc"
+)
+
+// Node is what the replica needs of a consensus node.
+type Node interface {
+	Propose(ctx context.Context, cmd []byte) (any, error)
+	ReadIndex(ctx context.Context) error
+	Leadership() (term uint64, leader bool)
+	LeadershipChanged() <-chan struct{}
+}
+
+var (
+	_ Node             = (*consensus.Node)(nil)
+	_ registry.Backend = (*Replica)(nil)
+)
+
+// Options of a replica. Member must be set.
+type Options struct {
+	Member string       // this hub member's name
+	Slots  int          // commands under way at a time, 1 to 4096; default 256: more wait
+	Retry  retry.Policy // between attempts; default 10 ms to 500 ms, since every attempt waits for a leader by itself
+	Random retry.Random // default: the runtime's
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+const (
+	defaultSlots = 256
+	maxSlots     = 4096
+)
+
+// Replica is this member's copy of the state. Reads, watches and journal are the store's own. Safe for concurrent use.
+type Replica struct {
+	*mvcc.Store
+	node  Node
+	o     Options
+	slots chan *slot
+}
+
+// slot is one writer identity with at most one command under way. Raft may reorder two proposals, and a store that has applied a
+// writer's higher sequence takes its lower one for a repeat, so commands under way must not share an identity. The identity is of
+// this run of the process: sequences of an earlier one are not known.
+type slot struct {
+	writer   string
+	sequence uint64 // of the last command proposed
+}
+
+// New makes a replica of a node that drives Machine{s}.
+func New(node Node, s *mvcc.Store, o Options) (*Replica, error) {
+	if node == nil || s == nil || o.Member == "" || o.Slots < 0 || o.Slots > maxSlots {
+		return nil, fmt.Errorf("replica: node, store and member must be set, slots be 0 to %d", maxSlots)
+	}
+	if o.Slots == 0 {
+		o.Slots = defaultSlots
+	}
+	if o.Retry == (retry.Policy{}) {
+		o.Retry = retry.Policy{Base: 10 * time.Millisecond, Max: 500 * time.Millisecond}
+	}
+	if o.Random == nil {
+		o.Random = rand.Int64N
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	r := &Replica{Store: s, node: node, o: o, slots: make(chan *slot, o.Slots)}
+	boot := uuid.NewString()
+	for i := range o.Slots {
+		r.slots <- &slot{writer: fmt.Sprintf("%s/%s/%d", o.Member, boot, i)}
+	}
+	return r, nil
+}
+
+// Barrier waits until this member has applied everything that was acknowledged before the call.
+func (r *Replica) Barrier(ctx context.Context) error {
+	err := r.node.ReadIndex(ctx)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fault.Timeout.Errorf("no majority of the hub confirmed the read in time: %w", err)
+	}
+	return classOf(err)
+}
+
+// Leadership is the present term, and whether this member leads in it and has applied an entry of it.
+func (r *Replica) Leadership() (term uint64, leader bool) { return r.node.Leadership() }
+
+// LeadershipChanged signals that Leadership may answer differently.
+func (r *Replica) LeadershipChanged() <-chan struct{} { return r.node.LeadershipChanged() }
+
+// Found gives a fresh store its first epoch, whichever members do so at once. It waits for a leader as long as ctx allows.
+func (r *Replica) Found(ctx context.Context) error {
+	if err := r.Barrier(ctx); err != nil {
+		return err
+	}
+	if r.Epoch().Number != 0 {
+		return nil
+	}
+	res, err := r.Propose(ctx, &store.Command{
+		Actor: "hub:" + r.o.Member, NewEpoch: &store.Epoch{Number: 1, ID: uuid.NewString()},
+	})
+	if err != nil {
+		return err
+	}
+	if res.Err != nil && !errors.Is(res.Err, store.ErrEpochNotHigher) {
+		return fault.Internal.Errorf("begin the first epoch: %w", res.Err)
+	}
+	return nil
+}
+
+// Propose has the command ordered and applied, and returns what it came to. An attempt whose outcome is unknown is repeated with the
+// same identity until ctx ends; then the error is fault.Timeout when it may still take effect, and fault.Unavailable when it was
+// never on its way. A command that comes with a Writer keeps it.
+func (r *Replica) Propose(ctx context.Context, c *store.Command) (store.Result, error) {
+	cmd := *c
+	if cmd.Level == 0 {
+		cmd.Level = store.FormatLevel
+	}
+	if cmd.RequestID == "" {
+		cmd.RequestID = uuid.NewString()
+	}
+	if cmd.Time == 0 {
+		cmd.Time = r.o.Now().UnixNano()
+	}
+	if cmd.Writer == "" {
+		var s *slot
+		select {
+		case s = <-r.slots:
+		case <-ctx.Done():
+			return store.Result{}, fault.Unavailable.Errorf("nothing was written: too many writes are under way on this member (%w)", ctx.Err())
+		}
+		defer func() { r.slots <- s }()
+		s.sequence++
+		cmd.Writer, cmd.Sequence = s.writer, s.sequence
+	}
+	b, err := store.EncodeCommand(&cmd)
+	if err != nil {
+		return store.Result{}, fault.BadRequest.Errorf("command: %w", err)
+	}
+	return r.send(ctx, b)
+}
+
+// send proposes until an outcome is known.
+func (r *Replica) send(ctx context.Context, b []byte) (store.Result, error) {
+	back := retry.Attempts{Policy: r.o.Retry, Random: r.o.Random}
+	mayApply := false
+	for {
+		v, err := r.node.Propose(ctx, b)
+		switch {
+		case err == nil:
+			res, ok := v.(store.Result)
+			if !ok {
+				panic(fmt.Sprintf("replica: the machine answered %T", v))
+			}
+			return res, nil
+		case errors.Is(err, consensus.ErrNoLeader), errors.Is(err, consensus.ErrBusy):
+		case errors.Is(err, consensus.ErrAmbiguous):
+			mayApply = true
+		case ctx.Err() != nil:
+			mayApply = true // it was cut off on its way
+		default:
+			if mayApply {
+				return store.Result{}, unknownOutcome(err)
+			}
+			return store.Result{}, classOf(err)
+		}
+		if ctx.Err() == nil {
+			wait(ctx, back.Failed(err))
+		}
+		if ctx.Err() != nil {
+			if mayApply {
+				return store.Result{}, unknownOutcome(err)
+			}
+			return store.Result{}, classOf(err)
+		}
+		r.o.Logger.Debug("proposal is sent again", "attempt", back.Failures(), "err", err)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func unknownOutcome(err error) error {
+	return fault.Timeout.Errorf("the outcome of the write is not known, it may still take effect: read before you repeat it (%w)", err)
+}
+
+// classOf gives errors of consensus their class; none of them has written anything.
+func classOf(err error) error {
+	switch {
+	case errors.Is(err, consensus.ErrNoLeader):
+		e := fault.NoQuorum(err.Error())
+		e.Cause = err
+		return e
+	case errors.Is(err, consensus.ErrBusy):
+		return &fault.Error{Class: fault.TooManyRequests, Message: err.Error(), RetryAfter: time.Second, Cause: err}
+	case errors.Is(err, consensus.ErrTooLarge):
+		return fault.TooLarge.Wrap(err)
+	case errors.Is(err, consensus.ErrAmbiguous), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fault.Timeout.Wrap(err)
+	}
+	return fault.Unavailable.Errorf("this member cannot serve: %w", err)
+}

@@ -289,7 +289,7 @@ func (s *stepper) stepRunning(c wire.Container, m *ContainerMemory, seen *Contai
 	if m.Failures > 0 && s.age(seen) < StableAfter {
 		s.wakeAt(s.Now.Boot + min(StableAfter, max(m.settle()-s.age(seen), time.Millisecond)))
 	}
-	if hasSecrets(c) && !s.Confirmed(seen.ID, seen.Run.Number) {
+	if hasSecrets(c) && !s.Confirmed(seen.ID, seen.Run.Number) && !s.waits(m) {
 		return &Action{Kind: Start, Run: seen.Run.Number}
 	}
 	return nil

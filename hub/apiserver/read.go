@@ -1,0 +1,104 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/hub/registry"
+)
+
+func (x *exchange) client() client.Client { return x.clientFor(x.id) }
+
+func (x *exchange) clientFor(requestID string) client.Client {
+	return x.s.cfg.Clients.As(registry.Actor{Name: x.user.Actor(), RequestID: requestID})
+}
+
+func (x *exchange) get() error {
+	render, err := x.renderer()
+	if err != nil {
+		return err
+	}
+	q := x.r.URL.Query()
+	if err := checkRevision(q.Get("resourceVersion")); err != nil {
+		return err
+	}
+	obj, err := x.client().Get(x.r.Context(), x.route.ref, client.GetOptions{Stale: q.Get("resourceVersion") == "0"})
+	if err != nil {
+		return err
+	}
+	return x.sendObject(http.StatusOK, render, obj)
+}
+
+// sendObject answers with one object in the form that was asked for.
+func (x *exchange) sendObject(status int, render *renderer, obj api.Object) error {
+	doc, err := render.one(x.s.present(x.route.ref.Kind, obj))
+	if err != nil {
+		return err
+	}
+	return x.w.json(status, doc)
+}
+
+// listMeta is Kubernetes' metadata of a list.
+type listMeta struct {
+	ResourceVersion    string `json:"resourceVersion,omitempty"`
+	Continue           string `json:"continue,omitempty"`
+	RemainingItemCount *int64 `json:"remainingItemCount,omitempty"`
+}
+
+type objectList struct {
+	Kind       string            `json:"kind"`
+	APIVersion string            `json:"apiVersion"`
+	Metadata   listMeta          `json:"metadata"`
+	Items      []json.RawMessage `json:"items"`
+}
+
+func (x *exchange) list() error {
+	render, err := x.renderer()
+	if err != nil {
+		return err
+	}
+	q, ref := x.r.URL.Query(), x.route.ref
+	o, err := listOptions(q, ref.Namespace)
+	if err != nil {
+		return err
+	}
+	page, err := x.client().List(x.r.Context(), ref.Kind, o)
+	if err != nil {
+		return err
+	}
+	meta := listMeta{ResourceVersion: page.ResourceVersion, Continue: page.Continue}
+	// Remaining counts keys, so it means nothing where a selector drops some of them; as in Kubernetes.
+	if page.Continue != "" && o.LabelSelector == "" && o.FieldSelector == "" {
+		n := int64(page.Remaining)
+		meta.RemainingItemCount = &n
+	}
+	items := slices.Clone(page.Items)
+	for i, obj := range items {
+		items[i] = x.s.present(ref.Kind, obj)
+	}
+	doc, err := render.many(meta, items)
+	if err != nil {
+		return err
+	}
+	return x.w.json(http.StatusOK, doc)
+}
+
+// present completes an object for its reader: kind and version, and what is computed as a device is read.
+func (s *Server) present(k *api.Kind, obj api.Object) api.Object {
+	if t := obj.Type(); t.Kind != k.Kind || t.APIVersion != k.APIVersion {
+		obj = obj.DeepCopyObject()
+		*obj.Type() = api.TypeMeta{APIVersion: k.APIVersion, Kind: k.Kind}
+	}
+	if d, ok := obj.(*api.Device); ok && s.cfg.Contacts != nil && d.Metadata.Name != "" {
+		if age, ok := s.cfg.Contacts.Last(d.Metadata.Name); ok {
+			d = d.DeepCopyObject().(*api.Device)
+			d.Status.LastContact = api.TimeOf(s.cfg.Now().Add(-max(age, 0)).Round(time.Second))
+			return d
+		}
+	}
+	return obj
+}

@@ -1,0 +1,242 @@
+package apiserver
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/fault"
+)
+
+type routeKind uint8
+
+// The kinds of routes. Discovery covers version and OpenAPI too.
+const (
+	routeNone routeKind = iota
+	routeHealth
+	routeDiscovery
+	routeObjects
+	routeLog
+	routeTransactions
+	routeWhy
+	routeMembers
+)
+
+// route is what a request's path and method mean.
+type route struct {
+	kind  routeKind
+	verb  string // get, list, watch, create, update, patch, delete, deletecollection
+	path  string
+	ref   api.Ref // for objects and logs; Name is empty for a collection
+	sub   string  // subresource: "", "status", "log"
+	serve func(x *exchange) error
+}
+
+func (rt route) public() bool {
+	return rt.kind == routeHealth || (rt.kind == routeDiscovery && rt.path == "/version")
+}
+
+// forMembers is what one member asks of another in its own name.
+func (rt route) forMembers() bool {
+	return rt.kind == routeMembers || (rt.kind == routeDiscovery && rt.verb == "get")
+}
+
+// lasting requests have no deadline of their own.
+func (rt route) lasting() bool { return rt.verb == "watch" || rt.kind == routeLog }
+
+func (rt route) writes() bool {
+	switch rt.verb {
+	case "create", "update", "patch", "delete", "deletecollection", "transact":
+		return true
+	}
+	return false
+}
+
+// object names what the request is about, for people: "Workload default/camera".
+func (rt route) object() string {
+	if rt.ref.Kind == nil {
+		return rt.path
+	}
+	name := rt.ref.Kind.Kind
+	switch {
+	case rt.ref.Namespace != "" && rt.ref.Name != "":
+		name += " " + rt.ref.Namespace + "/" + rt.ref.Name
+	case rt.ref.Namespace != "":
+		name += " " + rt.ref.Namespace + "/*"
+	case rt.ref.Name != "":
+		name += " " + rt.ref.Name
+	}
+	if rt.sub != "" {
+		name += " (" + rt.sub + ")"
+	}
+	return name
+}
+
+func (rt route) details() fault.Details {
+	if rt.ref.Kind == nil {
+		return fault.Details{}
+	}
+	return fault.Details{Name: rt.ref.Name, Group: groupOf(rt.ref.Kind), Kind: rt.ref.Kind.Plural}
+}
+
+// groupOf is the API group of a kind; "" for core.
+func groupOf(k *api.Kind) string {
+	group, _, ok := strings.Cut(k.APIVersion, "/")
+	if !ok {
+		return ""
+	}
+	return group
+}
+
+const maxAuditPath = 256
+
+// parseRoute reads path and method. It looks at nothing else but the query's watch.
+func parseRoute(r *http.Request) (route, error) {
+	path := r.URL.Path
+	if trimmed := strings.TrimRight(path, "/"); trimmed != "" {
+		path = trimmed
+	}
+	rt := route{path: path, verb: strings.ToLower(r.Method)}
+	if len(rt.path) > maxAuditPath {
+		rt.path = rt.path[:maxAuditPath]
+	}
+	if fixed, ok := fixedRoute(path); ok {
+		fixed.path = path
+		return fixed, fixed.checkMethod(r)
+	}
+	for prefix, apiVersion := range map[string]string{"/api/v1/": api.CoreV1, "/apis/" + api.FleetV1 + "/": api.FleetV1} {
+		if rest, ok := strings.CutPrefix(path, prefix); ok {
+			return objectRoute(rt, r, apiVersion, strings.Split(rest, "/"))
+		}
+	}
+	return rt, noSuchPath(path)
+}
+
+func noSuchPath(path string) error {
+	if len(path) > maxAuditPath {
+		path = path[:maxAuditPath]
+	}
+	return fault.NotFound.Errorf("the server could not find the requested resource: nothing is served at %q", path)
+}
+
+// fixedRoute lists the paths without a variable part.
+func fixedRoute(path string) (route, bool) {
+	switch path {
+	case "/healthz", "/livez", "/readyz":
+		return route{kind: routeHealth, verb: "get", serve: (*exchange).health}, true
+	case "/version":
+		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).version}, true
+	case "/", "/api", "/apis", "/apis/" + api.Group, "/api/v1", "/apis/" + api.FleetV1:
+		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).discovery}, true
+	case "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3/apis/" + api.FleetV1:
+		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).openAPIv3}, true
+	case "/apis/" + api.FleetV1 + "/transactions":
+		return route{kind: routeTransactions, verb: "transact", serve: (*exchange).transact}, true
+	case "/drover/v1/why":
+		return route{kind: routeWhy, verb: "get", serve: (*exchange).why}, true
+	case "/drover/v1/members":
+		return route{kind: routeMembers, verb: "get", serve: (*exchange).members}, true
+	}
+	return route{}, false
+}
+
+func (rt route) checkMethod(r *http.Request) error {
+	want := http.MethodGet
+	if rt.kind == routeTransactions {
+		want = http.MethodPost
+	}
+	if r.Method == want || (want == http.MethodGet && r.Method == http.MethodHead) {
+		return nil
+	}
+	return fault.MethodNotAllowed.Errorf("%s is not allowed at %s: use %s", r.Method, rt.path, want)
+}
+
+// objectRoute reads what stands behind group and version: [namespaces/NS/]PLURAL[/NAME[/SUB]].
+func objectRoute(rt route, r *http.Request, apiVersion string, parts []string) (route, error) {
+	namespace := ""
+	// namespaces/NS and namespaces/NS/status are the Namespace itself; its kinds' paths go on with a plural.
+	if parts[0] == "namespaces" && len(parts) >= 3 && (apiVersion != api.CoreV1 || kindByPlural(apiVersion, parts[2]) != nil) {
+		namespace, parts = parts[1], parts[2:]
+		if namespace == "" {
+			return rt, fault.BadRequest.Errorf("namespace in the path is empty")
+		}
+	}
+	k := kindByPlural(apiVersion, parts[0])
+	if k == nil || len(parts) > 3 || (namespace != "" && !k.Namespaced) {
+		return rt, noSuchPath(r.URL.Path)
+	}
+	rt.kind, rt.ref = routeObjects, api.Ref{Kind: k, Namespace: namespace}
+	if len(parts) > 1 {
+		rt.ref.Name = parts[1]
+		if rt.ref.Name == "" {
+			return rt, fault.BadRequest.Errorf("name in the path is empty")
+		}
+		if k.Namespaced && namespace == "" {
+			return rt, noSuchPath(r.URL.Path)
+		}
+	}
+	if len(parts) > 2 {
+		rt.sub = parts[2]
+		if !hasSubresource(k, rt.sub) {
+			return rt, noSuchPath(r.URL.Path)
+		}
+	}
+	return rt.withVerb(r)
+}
+
+func hasSubresource(k *api.Kind, sub string) bool {
+	return (sub == "status" && k.HasStatus) || (sub == "log" && k == api.KindAssignment)
+}
+
+func kindByPlural(apiVersion, plural string) *api.Kind {
+	for _, k := range api.Kinds() {
+		if k.APIVersion == apiVersion && k.Plural == plural {
+			return k
+		}
+	}
+	return nil
+}
+
+// withVerb is the table of methods: on the left a collection's, on the right an object's.
+func (rt route) withVerb(r *http.Request) (route, error) {
+	collection := rt.ref.Name == ""
+	watch := isTrue(r.URL.Query().Get("watch"))
+	switch method := r.Method; {
+	case rt.sub == "log" && method == http.MethodGet:
+		rt.kind, rt.verb, rt.serve = routeLog, "get", (*exchange).deviceLog
+	case rt.sub == "log":
+		return rt, rt.notAllowed(r)
+	case isRead(method) && collection && watch:
+		rt.verb, rt.serve = "watch", (*exchange).watch
+	case isRead(method) && collection:
+		rt.verb, rt.serve = "list", (*exchange).list
+	case isRead(method) && watch && rt.sub == "":
+		rt.verb, rt.serve = "watch", (*exchange).watch
+	case isRead(method):
+		rt.verb, rt.serve = "get", (*exchange).get
+	case method == http.MethodPost && collection:
+		rt.verb, rt.serve = "create", (*exchange).create
+	case method == http.MethodDelete && collection:
+		rt.verb, rt.serve = "deletecollection", (*exchange).deleteCollection
+	case method == http.MethodPut && !collection:
+		rt.verb, rt.serve = "update", (*exchange).update
+	case method == http.MethodPatch && !collection:
+		rt.verb, rt.serve = "patch", (*exchange).patch
+	case method == http.MethodDelete && !collection && rt.sub == "":
+		rt.verb, rt.serve = "delete", (*exchange).delete
+	default:
+		return rt, rt.notAllowed(r)
+	}
+	return rt, nil
+}
+
+func (rt route) notAllowed(r *http.Request) error {
+	e := fault.MethodNotAllowed.Errorf("%s is not supported on %s", r.Method, rt.object())
+	e.Details = rt.details()
+	return e
+}
+
+func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+// isTrue reads a query's boolean as Kubernetes does: "1" and "true".
+func isTrue(s string) bool { return s == "1" || strings.EqualFold(s, "true") }

@@ -1,0 +1,81 @@
+package apiserver
+
+import (
+	"net/http"
+
+	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/client/remote"
+)
+
+// transact does a list of writes atomically: all or none, in one log entry. Errors name the item by its place.
+func (x *exchange) transact() error {
+	if media, err := x.contentType(); err != nil {
+		return err
+	} else if media != "application/json" {
+		return fault.UnsupportedMedia.Errorf("content type %q: a transaction is application/json", clip(media))
+	}
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	var in remote.TransactionRequest
+	if err := unmarshalStrict(body, &in); err != nil {
+		return fault.BadRequest.Errorf("transaction: %w", err)
+	}
+	tx := client.Transaction{FieldManager: in.FieldManager, Force: in.Force, DryRun: in.DryRun}
+	if q, err := dryRun(x.r.URL.Query()["dryRun"]); err != nil {
+		return err
+	} else if q {
+		tx.DryRun = true
+	}
+	for i, item := range in.Items {
+		obj, err := x.itemObject(i, item)
+		if err != nil {
+			return err
+		}
+		tx.Items = append(tx.Items, client.TxItem{Verb: item.Verb, Object: obj})
+	}
+	results, err := x.client().Transact(x.writeContext(), tx)
+	if err != nil {
+		return err
+	}
+	out := remote.TransactionResponse{Kind: "TransactionResult", APIVersion: api.FleetV1, Items: make([]remote.TransactionResult, 0, len(results))}
+	for i, res := range results {
+		k, _ := api.KindOf(tx.Items[i].Object.Type().APIVersion, tx.Items[i].Object.Type().Kind)
+		doc, err := remote.EncodeObject(x.s.present(k, res.Object))
+		if err != nil {
+			return err
+		}
+		out.Items = append(out.Items, remote.TransactionResult{Action: res.Action, Object: doc})
+	}
+	return x.w.json(http.StatusOK, out)
+}
+
+func (x *exchange) itemObject(i int, item remote.TransactionItem) (api.Object, error) {
+	where := func(err error) error {
+		class := fault.ClassOf(err)
+		if class == fault.Internal {
+			class = fault.BadRequest
+		}
+		e := class.Errorf("items[%d]: %w", i, err)
+		return e
+	}
+	if limit := x.s.cfg.Limits.Object; int64(len(item.Object)) > limit {
+		return nil, where(fault.SizeLimit("the object", int64(len(item.Object)), limit))
+	}
+	var t api.TypeMeta
+	if err := unmarshalOptional(item.Object, &t); err != nil {
+		return nil, where(err)
+	}
+	k, ok := api.KindOf(t.APIVersion, t.Kind)
+	if !ok {
+		return nil, where(fault.BadRequest.Errorf("no kind %q in %q", clip(t.Kind), clip(t.APIVersion)))
+	}
+	obj, err := api.DecodeJSON(k, item.Object)
+	if err != nil {
+		return nil, where(err)
+	}
+	return obj, nil
+}

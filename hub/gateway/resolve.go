@@ -151,7 +151,7 @@ func (r *resolver) secretEnv(env wire.Env, k api.KeySelector) (wire.Env, bool, e
 		r.newest = max(r.newest, revisionOf(s.Metadata.ResourceVersion))
 		if v, ok := s.Data[k.Key]; ok {
 			full := ns + "/" + k.Name + "/" + k.Key
-			ref := wire.SecretRef{Name: full, ID: r.keyed(append([]byte(full+"\x00"), v...))}
+			ref := wire.SecretRef{Name: full, ID: wire.HashOf(r.keyed(append([]byte(full+"\x00"), v...)))}
 			r.secrets[secretKey(ref)] = v
 			env.Secret = &ref
 			return env, true, nil

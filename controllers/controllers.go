@@ -1,0 +1,99 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/drover-fleet/drover/api/retry"
+	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/client/cache"
+	"github.com/drover-fleet/drover/controllers/gc"
+	"github.com/drover-fleet/drover/controllers/images"
+	"github.com/drover-fleet/drover/controllers/presence"
+	"github.com/drover-fleet/drover/controllers/reconcile"
+	"github.com/drover-fleet/drover/controllers/revision"
+	"github.com/drover-fleet/drover/controllers/rollout"
+	"github.com/drover-fleet/drover/controllers/tombstone"
+	"github.com/drover-fleet/drover/controllers/workload"
+)
+
+// resync is how often loops look at everything again though no event told them to.
+const resync = 10 * time.Minute
+
+// Deps are what the loops need of the hub member that leads.
+type Deps struct {
+	// Client is fenced by the term of this leadership: controllers of an earlier one cannot write any more.
+	Client client.Client
+	// Now is the hub's clock, with its monotonic reading.
+	Now      func() time.Time
+	Random   retry.Random
+	Logger   *slog.Logger
+	Resolver images.Resolver
+	// Presence says how devices are judged; its Contacts are what all members heard.
+	Presence presence.Config
+}
+
+// Runner is something that runs until its context ends.
+type Runner interface {
+	Run(ctx context.Context) error
+}
+
+// Informers makes the set that the loops share. They are for one leadership: make new ones for the next.
+func Informers(d Deps) *cache.Set {
+	return cache.NewSet(d.Client, cache.Options{Resync: resync, Random: d.Random, Logger: d.Logger})
+}
+
+// List is every loop, written out. The loops add their handlers to the informers, which must not run yet.
+func List(d Deps, informers *cache.Set) []*reconcile.Loop {
+	r := reconcile.Deps{Client: d.Client, Informers: informers, Now: d.Now, Random: d.Random, Logger: d.Logger}
+	return []*reconcile.Loop{
+		images.New(r, d.Resolver),
+		revision.New(r),
+		workload.New(r),
+		rollout.New(r),
+		presence.New(r, d.Presence),
+		tombstone.New(r),
+		gc.Owners(r),
+		gc.Namespaces(r),
+		gc.Sweep(r),
+	}
+}
+
+// Run runs all loops for one leadership, and the runners that more makes of the shared informers, until ctx ends. Nil is
+// returned then; any other end is an error.
+func Run(ctx context.Context, d Deps, more ...func(*cache.Set) Runner) error {
+	informers := Informers(d)
+	var runners []Runner
+	for _, l := range List(d, informers) {
+		runners = append(runners, l)
+	}
+	for _, make := range more {
+		runners = append(runners, make(informers))
+	}
+	return run(ctx, informers, runners)
+}
+
+// run returns when ctx ends or a runner fails, with all of them joined.
+func run(ctx context.Context, informers *cache.Set, runners []Runner) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return informers.Run(ctx) })
+	group.Go(func() error {
+		if informers.WaitSynced(ctx) != nil {
+			return nil // ctx ended
+		}
+		for _, r := range runners {
+			group.Go(func() error {
+				if err := r.Run(ctx); err != nil && ctx.Err() == nil {
+					return fmt.Errorf("run controllers: %w", err)
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	return group.Wait()
+}

@@ -174,7 +174,7 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 // batch would be half a set.
 func TestReadersAndWatchersSeeWholeSetsWhileWritesGoOn(t *testing.T) {
 	b := newBench(t)
-	const sets, keys = 120, 5
+	const sets, keys = 60, 5
 	write := func(n int) {
 		var ops []store.Op
 		for k := range keys {

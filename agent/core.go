@@ -53,9 +53,9 @@ type Core struct {
 	runtime  runtimeView
 	images   map[string]*image
 	probes   workload.Probes
-	started  map[string]uint32        // container id to the run whose start this life completed
-	statuses map[string]wire.Status   // last known, by uid
-	gone     map[string]bool          // tombstones that are carried out
+	started  map[string]uint32      // container id to the run whose start this life completed
+	statuses map[string]wire.Status // last known, by uid
+	gone     map[string]bool        // tombstones that are carried out
 
 	facts      wire.Facts
 	refused    string   // why the last Desired was refused

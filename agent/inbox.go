@@ -29,7 +29,7 @@ type inbox struct {
 
 func newInbox() *inbox { return &inbox{ready: make(chan struct{}, 1)} }
 
-// put adds an event; a nil f only wakes the loop.
+// put changes what waits and wakes the loop.
 func (b *inbox) put(f func()) {
 	b.mu.Lock()
 	f()

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -346,7 +347,8 @@ func (c *Core) stepImage(ref string) {
 
 // cancelPulls ends pulls that no assignment needs any more, and forgets images that none names.
 func (c *Core) cancelPulls() {
-	for ref, im := range c.images {
+	for _, ref := range slices.Sorted(maps.Keys(c.images)) { // in order: a seed replays alike
+		im := c.images[ref]
 		if c.names(ref) {
 			continue
 		}
@@ -372,7 +374,8 @@ func (c *Core) names(ref string) bool {
 // stepProbes runs the readiness probes that are due, of containers that run what is wanted.
 func (c *Core) stepProbes() {
 	running := map[string]bool{}
-	for uid, w := range c.bundle.wanted {
+	for _, e := range c.bundle.Entries {
+		uid, w := e.UID, c.bundle.wanted[e.UID]
 		for _, k := range c.runtime.seen[uid] {
 			i := slices.IndexFunc(w.Assignment.Containers, func(x wire.Container) bool { return x.Name == k.Name })
 			if k.State != workload.Running || k.RunHash != w.RunHash || i < 0 || w.Assignment.Containers[i].Readiness == nil {

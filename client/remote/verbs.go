@@ -41,13 +41,12 @@ func pathOf(ref api.Ref) (string, error) {
 	return collection(ref.Kind, ref.Namespace) + "/" + url.PathEscape(ref.Name), nil
 }
 
-func kindOf(obj api.Object) (*api.Kind, error) {
-	t := obj.Type()
-	k, ok := api.KindOf(t.APIVersion, t.Kind)
+func refOf(obj api.Object) (api.Ref, error) {
+	ref, ok := api.RefOf(obj)
 	if !ok {
-		return nil, fault.BadRequest.Errorf("object %q: no kind %q in %q", obj.Meta().Name, t.Kind, t.APIVersion)
+		return ref, fault.BadRequest.Errorf("object of type %T: no kind of this release", obj)
 	}
-	return k, nil
+	return ref, nil
 }
 
 // decodeObject reads what a hub sent. Fields that a newer hub knows and this client does not are left out.
@@ -119,36 +118,36 @@ func (c *Client) List(ctx context.Context, k *api.Kind, o client.ListOptions) (*
 
 // Create implements client.Client.
 func (c *Client) Create(ctx context.Context, obj api.Object, o client.WriteOptions) (api.Object, error) {
-	k, err := kindOf(obj)
+	ref, err := refOf(obj)
 	if err != nil {
 		return nil, err
 	}
 	if o.Subresource != "" {
 		return nil, fault.MethodNotAllowed.Errorf("subresource %q cannot be created", o.Subresource)
 	}
-	return c.send(ctx, http.MethodPost, k, collection(k, obj.Meta().Namespace), obj, o)
+	return c.send(ctx, http.MethodPost, ref.Kind, collection(ref.Kind, ref.Namespace), obj, o)
 }
 
 // Update implements client.Client.
 func (c *Client) Update(ctx context.Context, obj api.Object, o client.WriteOptions) (api.Object, error) {
-	k, err := kindOf(obj)
+	ref, err := refOf(obj)
 	if err != nil {
 		return nil, err
 	}
-	path, err := pathOf(api.Ref{Kind: k, Namespace: obj.Meta().Namespace, Name: obj.Meta().Name})
+	path, err := pathOf(ref)
 	if err != nil {
 		return nil, err
 	}
 	if o.Subresource != "" {
 		path += "/" + url.PathEscape(o.Subresource)
 	}
-	return c.send(ctx, http.MethodPut, k, path, obj, o)
+	return c.send(ctx, http.MethodPut, ref.Kind, path, obj, o)
 }
 
 func (c *Client) send(ctx context.Context, method string, k *api.Kind, path string, obj api.Object, o client.WriteOptions) (api.Object, error) {
-	body, err := EncodeObject(obj)
+	body, err := api.Encode(obj)
 	if err != nil {
-		return nil, fault.BadRequest.Errorf("encode %s: %w", k.Kind, err)
+		return nil, err
 	}
 	q := url.Values{}
 	set(q, "fieldManager", o.FieldManager)
@@ -198,15 +197,15 @@ func (c *Client) Transact(ctx context.Context, tx client.Transaction) ([]client.
 	in := TransactionRequest{FieldManager: tx.FieldManager, Force: tx.Force, DryRun: tx.DryRun, Items: make([]TransactionItem, 0, len(tx.Items))}
 	kinds := make([]*api.Kind, 0, len(tx.Items))
 	for _, item := range tx.Items {
-		k, err := kindOf(item.Object)
+		ref, err := refOf(item.Object)
 		if err != nil {
 			return nil, err
 		}
-		doc, err := EncodeObject(item.Object)
+		doc, err := api.Encode(item.Object)
 		if err != nil {
-			return nil, fault.BadRequest.Errorf("encode %s: %w", k.Kind, err)
+			return nil, err
 		}
-		kinds = append(kinds, k)
+		kinds = append(kinds, ref.Kind)
 		in.Items = append(in.Items, TransactionItem{Verb: item.Verb, Object: doc})
 	}
 	body, err := json.Marshal(in)

@@ -64,6 +64,3 @@ type Member struct {
 type MemberList struct {
 	Items []Member `json:"items"`
 }
-
-// EncodeObject is the object as JSON, with apiVersion and kind.
-func EncodeObject(obj api.Object) (json.RawMessage, error) { return json.Marshal(obj) }

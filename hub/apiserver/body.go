@@ -78,7 +78,7 @@ func (x *exchange) decode(body []byte) (api.Object, error) {
 		}
 	}
 	if err != nil {
-		return nil, asInvalid(err)
+		return nil, err
 	}
 	return obj, x.checkIdentity(obj)
 }
@@ -86,7 +86,7 @@ func (x *exchange) decode(body []byte) (api.Object, error) {
 func (x *exchange) decodeManifest(body []byte) (api.Object, error) {
 	items, err := api.DecodeManifests("request body", body)
 	if err != nil {
-		return nil, asInvalid(err)
+		return nil, err
 	}
 	if len(items) != 1 {
 		return nil, fault.BadRequest.Errorf("the body holds %d objects: send one", len(items))
@@ -96,14 +96,6 @@ func (x *exchange) decodeManifest(body []byte) (api.Object, error) {
 		return nil, fault.BadRequest.Errorf("the body is a %s %s, the path is of %s %s", t.APIVersion, t.Kind, k.APIVersion, k.Kind)
 	}
 	return obj, x.checkIdentity(obj)
-}
-
-// asInvalid gives decoding errors that have no class of their own Kubernetes' one for strict decoding.
-func asInvalid(err error) error {
-	if fault.ClassOf(err) != fault.Internal {
-		return err
-	}
-	return fault.BadRequest.Errorf("strict decoding error: %w", err)
 }
 
 // checkIdentity fills kind, namespace and name from the path, and refuses a body that says otherwise.

@@ -90,10 +90,10 @@ func openAPIOf(base, apiVersion string) object {
 
 func gvk(k *api.Kind) object {
 	version := api.CoreV1
-	if groupOf(k) != "" {
+	if k.Group() != "" {
 		version = api.Version
 	}
-	return object{"group": groupOf(k), "version": version, "kind": k.Kind}
+	return object{"group": k.Group(), "version": version, "kind": k.Kind}
 }
 
 func operations(k *api.Kind, ref object, methods ...string) object {

@@ -35,7 +35,7 @@ func (x *exchange) get() error {
 
 // sendObject answers with one object in the form that was asked for.
 func (x *exchange) sendObject(status int, render *renderer, obj api.Object) error {
-	doc, err := render.one(x.s.present(x.route.ref.Kind, obj))
+	doc, err := render.one(x.s.present(obj))
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (x *exchange) list() error {
 	}
 	items := slices.Clone(page.Items)
 	for i, obj := range items {
-		items[i] = x.s.present(ref.Kind, obj)
+		items[i] = x.s.present(obj)
 	}
 	doc, err := render.many(meta, items)
 	if err != nil {
@@ -87,18 +87,17 @@ func (x *exchange) list() error {
 	return x.w.json(http.StatusOK, doc)
 }
 
-// present completes an object for its reader: kind and version, and what is computed as a device is read.
-func (s *Server) present(k *api.Kind, obj api.Object) api.Object {
-	if t := obj.Type(); t.Kind != k.Kind || t.APIVersion != k.APIVersion {
-		obj = obj.DeepCopyObject()
-		*obj.Type() = api.TypeMeta{APIVersion: k.APIVersion, Kind: k.Kind}
+// present completes an object for its reader: with what is computed as a device is read.
+func (s *Server) present(obj api.Object) api.Object {
+	d, ok := obj.(*api.Device)
+	if !ok || s.cfg.Contacts == nil {
+		return obj
 	}
-	if d, ok := obj.(*api.Device); ok && s.cfg.Contacts != nil && d.Metadata.Name != "" {
-		if age, ok := s.cfg.Contacts.Last(d.Metadata.Name); ok {
-			d = d.DeepCopyObject().(*api.Device)
-			d.Status.LastContact = api.TimeOf(s.cfg.Now().Add(-max(age, 0)).Round(time.Second))
-			return d
-		}
+	age, ok := s.cfg.Contacts.Last(d.Metadata.Name)
+	if !ok {
+		return obj
 	}
-	return obj
+	d = api.Copy(d)
+	d.Status.LastContact = api.TimeOf(s.cfg.Now().Add(-max(age, 0)).Round(time.Second))
+	return d
 }

@@ -76,16 +76,7 @@ func (rt route) details() fault.Details {
 	if rt.ref.Kind == nil {
 		return fault.Details{}
 	}
-	return fault.Details{Name: rt.ref.Name, Group: groupOf(rt.ref.Kind), Kind: rt.ref.Kind.Plural}
-}
-
-// groupOf is the API group of a kind; "" for core.
-func groupOf(k *api.Kind) string {
-	group, _, ok := strings.Cut(k.APIVersion, "/")
-	if !ok {
-		return ""
-	}
-	return group
+	return fault.Details{Name: rt.ref.Name, Group: rt.ref.Kind.Group(), Kind: rt.ref.Kind.Plural}
 }
 
 const maxAuditPath = 256

@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/drover-fleet/drover/api"
@@ -42,9 +44,8 @@ func (x *exchange) transact() error {
 		return err
 	}
 	out := remote.TransactionResponse{Kind: "TransactionResult", APIVersion: api.FleetV1, Items: make([]remote.TransactionResult, 0, len(results))}
-	for i, res := range results {
-		k, _ := api.KindOf(tx.Items[i].Object.Type().APIVersion, tx.Items[i].Object.Type().Kind)
-		doc, err := remote.EncodeObject(x.s.present(k, res.Object))
+	for _, res := range results {
+		doc, err := api.Encode(x.s.present(res.Object))
 		if err != nil {
 			return err
 		}
@@ -53,29 +54,17 @@ func (x *exchange) transact() error {
 	return x.w.json(http.StatusOK, out)
 }
 
+// itemObject decodes one item, always strictly; its errors say which item.
 func (x *exchange) itemObject(i int, item remote.TransactionItem) (api.Object, error) {
-	where := func(err error) error {
-		class := fault.ClassOf(err)
-		if class == fault.Internal {
-			class = fault.BadRequest
-		}
-		e := class.Errorf("items[%d]: %w", i, err)
-		return e
-	}
 	if limit := x.s.cfg.Limits.Object; int64(len(item.Object)) > limit {
-		return nil, where(fault.SizeLimit("the object", int64(len(item.Object)), limit))
+		return nil, fault.SizeLimit(fmt.Sprintf("items[%d].object", i), int64(len(item.Object)), limit)
 	}
-	var t api.TypeMeta
-	if err := unmarshalOptional(item.Object, &t); err != nil {
-		return nil, where(err)
+	obj, err := api.DecodeJSON(nil, item.Object)
+	var e *fault.Error
+	if errors.As(err, &e) {
+		named := *e
+		named.Message = fmt.Sprintf("items[%d].object: %s", i, e.Message)
+		return nil, &named
 	}
-	k, ok := api.KindOf(t.APIVersion, t.Kind)
-	if !ok {
-		return nil, where(fault.BadRequest.Errorf("no kind %q in %q", clip(t.Kind), clip(t.APIVersion)))
-	}
-	obj, err := api.DecodeJSON(k, item.Object)
-	if err != nil {
-		return nil, where(err)
-	}
-	return obj, nil
+	return obj, err
 }

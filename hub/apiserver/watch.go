@@ -108,7 +108,7 @@ func (s *watchStream) send(e client.Event) error {
 	if e.Type == client.Bookmark {
 		return s.bookmark(e)
 	}
-	doc, err := s.render.event(s.x.s.present(s.x.route.ref.Kind, e.Object))
+	doc, err := s.render.event(s.x.s.present(e.Object))
 	if err != nil {
 		s.fail(err)
 		return err

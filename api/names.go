@@ -48,7 +48,7 @@ func checkLabelChars(whole, label string) error {
 		switch {
 		case lowerOrDigit(c), c == '-' && i > 0 && i < len(label)-1:
 		case c >= 'A' && c <= 'Z':
-			return fmt.Errorf("%q has an upper-case letter %q; did you mean %q?", clip(whole), c, clip(strings.ToLower(whole)))
+			return fmt.Errorf("%q has an upper-case letter %q; did you mean %q?", clip(whole), c, clip(strings.ReplaceAll(strings.ToLower(whole), "_", "-")))
 		case c == '-':
 			return fmt.Errorf("%q begins or ends a part with '-': want a letter or digit there", clip(whole))
 		case c == '_':

@@ -206,13 +206,16 @@ func checkResources(at string, r *ResourceRequirements) []FieldError {
 	errs := join(checkResourceList(at+".requests", r.Requests), checkResourceList(at+".limits", r.Limits))
 	for _, name := range sortedKeys(r.Limits) {
 		limit := r.Limits[name]
+		if CheckResource(name, limit) != nil {
+			continue // said already
+		}
 		if request, ok := r.Requests[name]; ok && request.Cmp(limit) > 0 {
 			errs = append(errs, FieldError{at + ".requests" + key(name), fmt.Sprintf("%s is more than the limit of %s", request, limit)})
 		}
 		switch {
 		case limit.IsZero():
 			errs = append(errs, FieldError{at + ".limits" + key(name), "is 0; remove the line for no limit"})
-		case name == ResourceMemory && limit.Milli()%1000 == 0 && limit.Bytes() < MinMemoryLimit:
+		case name == ResourceMemory && limit.Bytes() < MinMemoryLimit:
 			errs = append(errs, FieldError{at + ".limits" + key(name), fmt.Sprintf("is %d bytes, less than the %d (6Mi) that a container needs to start; is the suffix right?", limit.Bytes(), MinMemoryLimit)})
 		case name == ResourceCPU && limit.Milli() < 10:
 			errs = append(errs, FieldError{at + ".limits" + key(name), fmt.Sprintf("is %s, less than the 10m that the kernel can enforce", limit)})

@@ -2,21 +2,19 @@ package reconcile
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/client/cache"
 )
 
-// Kind is the kind of an object, by its Go type.
+// Kind is the kind of an object, by its Go type. Another type is a defect of the caller.
 func Kind(o api.Object) *api.Kind {
-	want := reflect.TypeOf(o)
-	for _, k := range api.Kinds() {
-		if reflect.TypeOf(k.New()) == want {
-			return k
-		}
+	k, ok := cache.KindOf(o)
+	if !ok {
+		panic(fmt.Sprintf("reconcile: %T is no kind of the API", o))
 	}
-	panic(fmt.Sprintf("reconcile: %T is no kind of the API", o))
+	return k
 }
 
 // TypeMeta is what objects of a kind carry.

@@ -1,0 +1,171 @@
+package sched
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/api/retry"
+	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/client/cache"
+	"github.com/drover-fleet/drover/sched/place"
+)
+
+const (
+	byWorkload = "workload" // index that the controllers' informers have too
+	byDevice   = "device"
+	// batch is how many writes go into one transaction: some 100 KB a log entry.
+	batch = 200
+)
+
+// Config is what the scheduler needs. All fields are required.
+type Config struct {
+	// Client is fenced by the term of the leadership under which the scheduler runs.
+	Client client.Client
+	// Informers are shared with the controllers, and write through the same client.
+	Informers *cache.Set
+	Now       func() time.Time
+	Random    retry.Random
+	Logger    *slog.Logger
+}
+
+// Scheduler is the loop.
+type Scheduler struct {
+	Config
+	workloads, revisions, assignments, devices *cache.Informer
+	pending                                    *pending
+}
+
+// New makes a scheduler; it adds handlers to the informers, which must not run yet.
+func New(c Config) *Scheduler {
+	s := &Scheduler{
+		Config: c, pending: newPending(),
+		workloads: c.Informers.Of(api.KindWorkload), revisions: c.Informers.Of(api.KindWorkloadRevision),
+		assignments: c.Informers.Of(api.KindAssignment), devices: c.Informers.Of(api.KindDevice),
+	}
+	s.assignments.AddIndex(byWorkload, func(o api.Object) []string { return []string{workloadOf(o.(*api.Assignment)).String()} })
+	s.assignments.AddIndex(byDevice, func(o api.Object) []string { return []string{o.(*api.Assignment).Spec.Device} })
+	s.listen()
+	return s
+}
+
+func workloadOf(a *api.Assignment) cache.Key {
+	return cache.Key{Namespace: a.Metadata.Namespace, Name: a.Spec.Workload}
+}
+
+// Run schedules until ctx ends; nil is returned then.
+func (s *Scheduler) Run(ctx context.Context) error {
+	if s.Informers.WaitSynced(ctx) != nil {
+		return nil // ctx ended
+	}
+	failing := retry.Attempts{Policy: retry.Policy{Base: 5 * time.Millisecond, Max: 30 * time.Second}, Random: s.Random}
+	for s.wait(ctx, s.pending.wake, 0) {
+		err := s.pass(ctx)
+		if err == nil {
+			failing.Succeeded()
+			continue
+		}
+		delay := failing.Failed(err)
+		s.Logger.Warn("scheduler: will try again", "err", err, "delay", delay)
+		s.wait(ctx, nil, delay)
+	}
+	return nil
+}
+
+// wait blocks until wake, or for d when it is not zero; false when ctx ended.
+func (s *Scheduler) wait(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
+	var timer <-chan time.Time
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-wake:
+	case <-timer:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// pass serves all workloads that are due from one snapshot. Those that fail are due again.
+func (s *Scheduler) pass(ctx context.Context) error {
+	jobs := s.pending.take()
+	if len(jobs) == 0 {
+		return nil
+	}
+	fleet := s.snapshot()
+	var failed error
+	for _, j := range jobs {
+		if err := s.serve(ctx, j, fleet); err != nil {
+			failed = fmt.Errorf("schedule %s: %w", j.key, err)
+			s.pending.add(j.key, j.cause)
+		}
+	}
+	return failed
+}
+
+func (s *Scheduler) serve(ctx context.Context, j job, fleet *place.Snapshot) error {
+	w, ok := cache.Get[*api.Workload](s.workloads, j.key.Namespace, j.key.Name)
+	if !ok || w.Metadata.DeletionTimestamp != nil || w.Spec.Placement.Replicas == nil {
+		s.pending.settle(j.key)
+		return nil
+	}
+	v, err := s.view(ctx, w, fleet)
+	if err != nil {
+		return err
+	}
+	p, err := makePlan(v)
+	if err != nil {
+		return err
+	}
+	if err := s.write(ctx, j.cause, p.bindings); err != nil {
+		return err
+	}
+	if !p.blocked {
+		s.pending.settle(j.key)
+	}
+	if p.workload == nil {
+		return nil
+	}
+	_, err = s.transact(ctx, j.cause, []client.TxItem{write(client.TxStatus, api.KindWorkload, p.workload)})
+	return err
+}
+
+// write does the bindings in batches; no copy is split. A batch that lost a race is done copy by copy.
+func (s *Scheduler) write(ctx context.Context, cause string, bindings [][]client.TxItem) error {
+	for len(bindings) > 0 {
+		var items []client.TxItem
+		n := 0
+		for n < len(bindings) && (n == 0 || len(items)+len(bindings[n]) <= batch) {
+			items = append(items, bindings[n]...)
+			n++
+		}
+		_, err := s.transact(ctx, cause, items)
+		if fault.Is(err, fault.Conflict, fault.NotFound) && n > 1 {
+			err = s.writeEach(ctx, cause, bindings[:n])
+		}
+		if err != nil {
+			return err
+		}
+		bindings = bindings[n:]
+	}
+	return nil
+}
+
+func (s *Scheduler) writeEach(ctx context.Context, cause string, bindings [][]client.TxItem) error {
+	var failed error
+	for _, items := range bindings {
+		if _, err := s.transact(ctx, cause, items); err != nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+func (s *Scheduler) transact(ctx context.Context, cause string, items []client.TxItem) ([]client.TxResult, error) {
+	return s.Informers.Transact(ctx, client.Transaction{Items: items, Cause: cause})
+}

@@ -395,3 +395,22 @@ func TestVerifyFindsWhatTheDiskChanged(t *testing.T) {
 		t.Error("got no error for a flipped bit")
 	}
 }
+
+func TestAFileWithAHoleInItsHistoryIsRefused(t *testing.T) {
+	b := newBench(t)
+	b.write(put("a", "1"))
+	b.write(put("a", "2"), put("b", "2"))
+	for _, hole := range []store.Revision{rev(1), rev(2), rev(3)} {
+		err := b.s.db.Update(func(tx *bolt.Tx) error {
+			if err := tx.Bucket([]byte(bucketRev)).Delete(revKey(hole)); err != nil {
+				return err
+			}
+			s, err := loadMeta(tx.Bucket([]byte(bucketMeta)))
+			if err != nil {
+				return err
+			}
+			return s.loadKeys(tx.Bucket([]byte(bucketRev))) // its error rolls the hole back
+		})
+		wantErr(t, fmt.Sprintf("without revision %d", hole.Counter()), err, errRecord)
+	}
+}

@@ -73,11 +73,14 @@ func requestHash(id string) uint64 {
 
 // Record returns the journal record of one revision.
 func (s *Store) Record(r store.Revision) (store.Record, bool, error) {
-	tx, _, err := s.begin()
+	tx, now, err := s.begin()
 	if err != nil {
 		return store.Record{}, false, err
 	}
 	defer func() { _ = tx.Rollback() }()
+	if r > now.revision {
+		return store.Record{}, false, nil // committed a moment ago at most
+	}
 	j, ok, err := readJournal(tx, r)
 	return j.rec, ok, err
 }

@@ -50,9 +50,16 @@ func TestEqualContentsMakeEqualSnapshots(t *testing.T) {
 	compareHashes(t, b.s, to.s)
 }
 
+// resealed gives a snapshot that was changed the checksum that fits.
+func resealed(raw []byte) []byte {
+	body := raw[:len(raw)-sha256.Size]
+	sum := sha256.Sum256(body)
+	return append(bytes.Clone(body), sum[:]...)
+}
+
 func TestADamagedSnapshotChangesNothing(t *testing.T) {
 	b := newBench(t)
-	b.write(put("a", "1"), put("b", "1"))
+	b.write(put("a", "value of a"), put("b", "1"))
 	index, raw := b.snapshot()
 	to := newBench(t)
 	to.write(put("mine", "1"))
@@ -65,6 +72,7 @@ func TestADamagedSnapshotChangesNothing(t *testing.T) {
 	}
 	try("empty", index, nil)
 	try("other index", index+1, raw)
+	try("right checksum, other value", index, resealed(bytes.Replace(raw, []byte("value of a"), []byte("VALUE of a"), 1)))
 	try("more after its end", index, append(bytes.Clone(raw), 0))
 	for range 30 {
 		n := rng.IntN(len(raw))

@@ -202,6 +202,21 @@ func TestAWatcherOfNothingYetGetsOnlyWhatIsNew(t *testing.T) {
 	f.wantRevision(f.next(w), 2)
 }
 
+// TestWhatWasReadAsHistoryIsNotRepeatedWhenPublished has the store show a batch that it has not published yet, as it does
+// for a moment after each commit.
+func TestWhatWasReadAsHistoryIsNotRepeatedWhenPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, Options{})
+		unpublished := f.past.commit("k", "v")
+		_, out := f.live(store.WatchRequest{Start: "k", From: 1})
+		f.wantRevision((<-out).batch, 1)
+		synctest.Wait() // gone live
+		f.hub.Publish(unpublished)
+		f.write("k")
+		f.wantRevision((<-out).batch, 2)
+	})
+}
+
 func TestEachWatcherSeesItsKeysOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, Options{})

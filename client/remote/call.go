@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -31,6 +32,7 @@ type call struct {
 	query  url.Values
 	body   []byte
 	media  string // content type of the body
+	accept string // form of the answer; "" = JSON
 	id     string // request id, the same at every attempt
 }
 
@@ -121,7 +123,7 @@ func (c *Client) attempt(ctx context.Context, server string, q call) (*http.Resp
 	if q.body == nil {
 		rq.Body, rq.GetBody, rq.ContentLength = nil, nil, 0
 	}
-	rq.Header.Set("Accept", "application/json")
+	rq.Header.Set("Accept", cmp.Or(q.accept, jsonMedia))
 	rq.Header.Set("User-Agent", c.o.UserAgent)
 	if q.media != "" {
 		rq.Header.Set("Content-Type", q.media)

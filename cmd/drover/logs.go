@@ -12,8 +12,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/drover-fleet/drover/api"
-	"github.com/drover-fleet/drover/api/wire"
 	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/client/remote"
 )
 
 func logsCommand() *cli.Command {
@@ -42,7 +42,10 @@ func logs(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	rq := wire.Logs{Container: c.String("container"), Follow: c.Bool("follow"), TailLines: c.Int64("tail"), Previous: c.Bool("previous")}
+	rq := remote.LogOptions{Container: c.String("container"), Follow: c.Bool("follow"), Previous: c.Bool("previous")}
+	if n := c.Int64("tail"); n >= 0 {
+		rq.TailLines = &n
+	}
 	out := &lineWriter{w: c.App.Writer}
 	var wg sync.WaitGroup
 	errs := make([]error, len(copies))
@@ -103,7 +106,7 @@ func logTargets(c *cli.Context, hub *connection) ([]*api.Assignment, error) {
 	return out, nil
 }
 
-func copyLog(ctx context.Context, hub *connection, a *api.Assignment, rq wire.Logs, prefix string, out *lineWriter) error {
+func copyLog(ctx context.Context, hub *connection, a *api.Assignment, rq remote.LogOptions, prefix string, out *lineWriter) error {
 	body, err := hub.remote.Logs(ctx, a.Metadata.Namespace, a.Metadata.Name, rq)
 	if err != nil {
 		return fmt.Errorf("logs of %s: %w", a.Metadata.Name, err)

@@ -77,7 +77,7 @@ func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
 		},
 		Commands: []*cli.Command{
 			applyCommand(), getCommand(), describeCommand(), deleteCommand(), rolloutCommand(), logsCommand(), labelCommand(),
-			waitCommand(), whyCommand(), tokenCommand(), approveCommand(), denyCommand(), kubeconfigCommand(), versionCommand(),
+			waitCommand(), whyCommand(), tokenCommand(), hubCommand(), approveCommand(), denyCommand(), kubeconfigCommand(), versionCommand(),
 		},
 	}
 	setUsageErrors(app.Commands)

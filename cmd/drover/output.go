@@ -54,27 +54,38 @@ func printObjects(w io.Writer, output string, objects []api.Object) error {
 }
 
 func printJSON(w io.Writer, objects []api.Object) error {
-	encoded := make([]json.RawMessage, len(objects))
+	if len(objects) != 1 {
+		return printJSONList(w, objects)
+	}
+	b, err := api.Encode(objects[0])
+	if err != nil {
+		return err
+	}
+	return writeIndented(w, b)
+}
+
+func printJSONList(w io.Writer, objects []api.Object) error {
+	items := make([]json.RawMessage, len(objects))
 	for i, o := range objects {
 		b, err := api.Encode(o)
 		if err != nil {
 			return err
 		}
-		encoded[i] = b
+		items[i] = b
 	}
-	var one any = map[string]any{"apiVersion": "v1", "kind": "List", "items": encoded}
-	if len(objects) == 1 {
-		one = encoded[0]
-	}
-	b, err := json.Marshal(one)
+	b, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 	if err != nil {
 		return err
 	}
+	return writeIndented(w, b)
+}
+
+func writeIndented(w io.Writer, b []byte) error {
 	var out bytes.Buffer
 	if err := json.Indent(&out, b, "", "  "); err != nil {
 		return err
 	}
 	out.WriteByte('\n')
-	_, err = w.Write(out.Bytes())
+	_, err := w.Write(out.Bytes())
 	return err
 }

@@ -400,17 +400,24 @@ func TestAFileWithAHoleInItsHistoryIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.write(put("a", "1"))
 	b.write(put("a", "2"), put("b", "2"))
-	for _, hole := range []store.Revision{rev(1), rev(2), rev(3)} {
+	torn := encodeRecord(rev(2), &record{set: span{rev(2), rev(2)}, key: "a", create: rev(1), version: 2})
+	for what, spoil := range map[string]func(revs *bolt.Bucket) error{
+		"without 1":          func(revs *bolt.Bucket) error { return revs.Delete(revKey(rev(1))) },
+		"without 2":          func(revs *bolt.Bucket) error { return revs.Delete(revKey(rev(2))) },
+		"without the newest": func(revs *bolt.Bucket) error { return revs.Delete(revKey(rev(3))) },
+		"a set torn apart":   func(revs *bolt.Bucket) error { return revs.Put(revKey(rev(2)), torn) },
+		"no record":          func(revs *bolt.Bucket) error { return revs.Put(revKey(rev(2)), []byte{9}) },
+	} {
 		err := b.s.db.Update(func(tx *bolt.Tx) error {
-			if err := tx.Bucket([]byte(bucketRev)).Delete(revKey(hole)); err != nil {
+			if err := spoil(tx.Bucket([]byte(bucketRev))); err != nil {
 				return err
 			}
 			s, err := loadMeta(tx.Bucket([]byte(bucketMeta)))
 			if err != nil {
 				return err
 			}
-			return s.loadKeys(tx.Bucket([]byte(bucketRev))) // its error rolls the hole back
+			return s.loadKeys(tx.Bucket([]byte(bucketRev))) // its error rolls the damage back
 		})
-		wantErr(t, fmt.Sprintf("without revision %d", hole.Counter()), err, errRecord)
+		wantErr(t, what, err, errRecord)
 	}
 }

@@ -63,10 +63,10 @@ func mergeInto(target any, patch map[string]any) any {
 type patchOps []patchOp
 
 type patchOp struct {
-	Op    string           `json:"op"`
-	Path  *string          `json:"path"`
-	From  *string          `json:"from"`
-	Value *json.RawMessage `json:"value"`
+	Op    string          `json:"op"`
+	Path  *string         `json:"path"`
+	From  *string         `json:"from"`
+	Value json.RawMessage `json:"value"` // nil when absent; a null is a value
 }
 
 func parseJSONPatch(body []byte) (patchOps, error) {
@@ -128,7 +128,7 @@ func (o patchOp) apply(doc any) (any, error) {
 		return o.transfer(doc, path)
 	}
 	var value any
-	if err := unmarshalNumbers(*o.Value, &value); err != nil {
+	if err := unmarshalNumbers(o.Value, &value); err != nil {
 		return nil, err
 	}
 	switch o.Op {

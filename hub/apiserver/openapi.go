@@ -59,6 +59,18 @@ func (x *exchange) openAPIv3() error {
 	return x.w.json(http.StatusOK, map[string]any{"paths": paths})
 }
 
+// openAPIv2 answers with a document that describes nothing. kubectl before 1.25 looks a kind up in it before it creates or
+// applies, and leaves validation to the server where it finds none; the server's is strict.
+func (x *exchange) openAPIv2() error {
+	for part := range strings.SplitSeq(x.r.Header.Get("Accept"), ",") {
+		// The names have an "@" or a "." before their version, by the age of the client.
+		if media := strings.TrimSpace(part); strings.HasPrefix(media, "application/com.github.proto-openapi.spec.v2") {
+			return x.w.bytes(http.StatusOK, media, []byte("\x0a\x032.0")) // field 1, swagger: "2.0"
+		}
+	}
+	return x.w.json(http.StatusOK, object{"swagger": "2.0", "info": object{"title": "Drover", "version": api.Version}, "paths": object{}})
+}
+
 // object is a JSON object of an OpenAPI document.
 type object = map[string]any
 

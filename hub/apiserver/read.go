@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/client"
@@ -98,6 +97,6 @@ func (s *Server) present(obj api.Object) api.Object {
 		return obj
 	}
 	d = api.Copy(d)
-	d.Status.LastContact = api.TimeOf(s.cfg.Now().Add(-max(age, 0)).Round(time.Second))
+	d.Status.LastContact = api.TimeOf(s.cfg.Now().Add(-max(age, 0)))
 	return d
 }

@@ -121,6 +121,8 @@ func fixedRoute(path string) (route, bool) {
 		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).discovery}, true
 	case "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3/apis/" + api.FleetV1:
 		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).openAPIv3}, true
+	case "/openapi/v2":
+		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).openAPIv2}, true
 	case "/apis/" + api.FleetV1 + "/transactions":
 		return route{kind: routeTransactions, verb: "transact", serve: (*exchange).transact}, true
 	case "/drover/v1/why":

@@ -173,11 +173,7 @@ func (p *plan) settle(w *write, obj api.Object) error {
 	if ref, ok := api.RefOf(obj); !ok || ref != e.ref {
 		return fault.Internal.Errorf("admission renamed %s", title(e.ref))
 	}
-	errs := api.Validate(obj)
-	if e.cur != nil {
-		errs = append(errs, api.ValidateUpdate(e.cur, obj)...)
-	}
-	if err := api.InvalidError(obj, errs); err != nil {
+	if err := validate(e.cur, obj); err != nil {
 		return err
 	}
 	w.action = actionConfigured
@@ -192,6 +188,20 @@ func (p *plan) settle(w *write, obj api.Object) error {
 	}
 	e.cur = obj
 	return nil
+}
+
+// validate refuses what breaks a rule. An object that broke it already, because the rule is newer than the object, may be written as
+// long as it is not made worse: otherwise nobody could even report its status.
+func validate(cur, obj api.Object) error {
+	if cur == nil {
+		return api.InvalidError(obj, api.Validate(obj))
+	}
+	errs := api.ValidateUpdate(cur, obj)
+	if len(errs) > 0 {
+		before := api.Validate(cur)
+		errs = slices.DeleteFunc(errs, func(e api.FieldError) bool { return slices.Contains(before, e) })
+	}
+	return api.InvalidError(obj, errs)
 }
 
 func equal(a, b api.Object) (bool, error) {

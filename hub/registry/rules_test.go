@@ -384,3 +384,34 @@ func TestRefusedReferencesReachNoOtherKey(t *testing.T) {
 		t.Errorf("a ConfigMap that says it is a Secret: got %v, want bad request", err)
 	}
 }
+
+func TestObjectOlderThanARuleCanStillBeReportedOn(t *testing.T) {
+	f := open(t, registry.Options{})
+	alice := f.user("alice")
+	must(alice.Create(t.Context(), workload("camera", image1), client.WriteOptions{}))(t)
+	const key = "workloads/default/camera"
+	raw := string(must(f.backend.Range(t.Context(), store.RangeRequest{Start: key}))(t).KVs[0].Value)
+	lax := strings.Replace(raw, `"name":"main"`, `"name":"Main!"`, 1)
+	must(f.backend.Propose(t.Context(), &store.Command{Actor: "hub:older", Ops: []store.Op{{Type: store.OpPut, Key: key, Value: []byte(lax)}}}))(t)
+	w := must(alice.Get(t.Context(), refTo(workload("camera", "")), client.GetOptions{}))(t).DeepCopyObject().(*api.Workload)
+	w.Status.ObservedGeneration = 1
+	if _, err := f.As(registry.Actor{Name: "controller:workload"}).Update(t.Context(), w, client.WriteOptions{Subresource: "status"}); err != nil {
+		t.Errorf("status of an object that breaks a newer rule: %v", err)
+	}
+	w.Metadata.ResourceVersion = ""
+	w.Spec.Template.Spec.Containers[0].Image = ""
+	if _, err := alice.Update(t.Context(), w, client.WriteOptions{}); !errors.Is(err, fault.Invalid) || strings.Contains(err.Error(), "Main!") {
+		t.Errorf("making it worse: got %v, want the new fault named and not the old one", err)
+	}
+}
+
+func TestDryRunIsNotMadeFromThePast(t *testing.T) {
+	f := open(t, registry.Options{})
+	past := f.backend.Revision()
+	must(f.user("alice").Create(t.Context(), configMap("a", nil), client.WriteOptions{}))(t)
+	b := &behind{LocalBackend: f.backend, at: past}
+	c := must(registry.New(b, registry.Options{Sealer: sealer(t)}))(t).As(registry.Actor{Name: "user:bob"})
+	if _, err := c.Create(t.Context(), configMap("a", nil), client.WriteOptions{DryRun: true}); !errors.Is(err, fault.AlreadyExists) {
+		t.Errorf("dry run on a member that lags: got %v, want already exists", err)
+	}
+}

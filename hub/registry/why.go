@@ -43,7 +43,7 @@ type Chain struct {
 	Object string `json:"object"`
 	// Links lead from the newest write of the object back to a person or a device, newest first.
 	Links []Link `json:"links"`
-	// Effects are what the object's newest spec brought about, in the order of their revisions below each cause.
+	// Effects are what the object's newest effective write brought about, in the order of their revisions below each cause.
 	Effects []Link `json:"effects,omitempty"`
 	// Complete: the chain ends at a person, a device or the hub's own start. Otherwise End says why it breaks off.
 	Complete bool   `json:"complete"`
@@ -51,7 +51,7 @@ type Chain struct {
 }
 
 // Why walks the journal of causes back from the newest write of the object, at most limit links (0: a default), and forward from its
-// newest spec. It works for deleted objects too, as long as their records are kept.
+// newest write that had effects. It works for deleted objects too, as long as their records are kept.
 func (r *Registry) Why(ctx context.Context, ref api.Ref, limit int) (Chain, error) {
 	if err := r.ready(ctx, ref); err != nil {
 		return Chain{}, err
@@ -68,12 +68,24 @@ func (r *Registry) Why(ctx context.Context, ref api.Ref, limit int) (Chain, erro
 	if err := r.walkBack(&c, recs[0], limit); err != nil {
 		return Chain{}, err
 	}
+	return c, r.effects(&c, recs, limit)
+}
+
+// effects begins at the newest write of the object's own that brought anything about: one of labels may not have.
+func (r *Registry) effects(c *Chain, recs []store.Record, limit int) error {
+	tried := 0
 	for _, rec := range recs {
-		if !isStatusWrite(rec) {
-			return c, r.walkForward(&c, rec, 1, limit, map[store.Revision]bool{rec.Revision: true})
+		if isStatusWrite(rec) {
+			continue
+		}
+		if err := r.walkForward(c, rec, 1, limit, map[store.Revision]bool{rec.Revision: true}); err != nil {
+			return err
+		}
+		if tried++; len(c.Effects) > 0 || tried == maxEffects {
+			return nil
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // History returns the newest writes of the object, newest first, at most limit (0: a default).
@@ -216,9 +228,9 @@ func isOrigin(actor string) bool {
 
 func isStatusWrite(rec store.Record) bool { return rec.Note.Verb == verbStatus }
 
-// isReport: the status of an assignment is written on behalf of its device, and answers a bundle.
+// isReport: the status of an assignment that is written on behalf of its device, or by the gateway about it, answers a bundle.
 func isReport(rec store.Record) bool {
-	return isStatusWrite(rec) && strings.HasPrefix(rec.Key, api.KindAssignment.Plural+"/")
+	return isStatusWrite(rec) && isOrigin(rec.Actor) && strings.HasPrefix(rec.Key, api.KindAssignment.Plural+"/")
 }
 
 // isIngredient: an assignment's body is made of its own object, configs and secrets of its namespace, and its device.

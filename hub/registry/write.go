@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/api/fault"
@@ -109,10 +110,14 @@ func (c *actorClient) Transact(ctx context.Context, tx client.Transaction) ([]cl
 		return nil, fault.BadRequest.Errorf("fieldManager of %d bytes: at most %d are allowed", len(manager), maxManagerName)
 	}
 	rq := &request{dryRun: tx.DryRun, cause: cause}
+	total := 0
 	for i := range tx.Items {
-		w, err := newWrite(tx.Items[i])
+		w, size, err := newWrite(tx.Items[i])
 		if err != nil {
 			return nil, err
+		}
+		if total += size; total > MaxTransactionBytes {
+			return nil, fault.SizeLimit(fmt.Sprintf("the transaction up to item %d of %d", i+1, len(tx.Items)), int64(total), MaxTransactionBytes)
 		}
 		w.manager, w.force = manager, tx.Force
 		rq.writes = append(rq.writes, w)
@@ -120,25 +125,34 @@ func (c *actorClient) Transact(ctx context.Context, tx client.Transaction) ([]cl
 	return c.commit(ctx, rq)
 }
 
-func newWrite(it client.TxItem) (*write, error) {
+// newWrite checks what can be checked without the state. size is that of the object as JSON.
+func newWrite(it client.TxItem) (w *write, size int, err error) {
 	ref, err := refOfWrite(it.Object)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	switch it.Verb {
 	case client.TxApply, client.TxUpdate, client.TxDelete, client.TxCreate:
 	case client.TxStatus:
 		if !ref.Kind.HasStatus {
-			return nil, fault.BadRequest.Errorf("%s has no status subresource", ref.Kind.Plural)
+			return nil, 0, fault.BadRequest.Errorf("%s has no status subresource", ref.Kind.Plural)
 		}
 	default:
-		return nil, fault.BadRequest.Errorf("verb %q: use apply, create, update, status or delete", it.Verb)
+		return nil, 0, fault.BadRequest.Errorf("verb %q: use apply, create, update, status or delete", it.Verb)
 	}
-	w := &write{verb: it.Verb, obj: it.Object, ref: ref}
-	if it.Verb == client.TxCreate && w.ref.Name == "" && it.Object.Meta().GenerateName != "" {
-		return w, nil // named by the plan
+	// Before anything is worked out: merging and comparing cost many times what measuring does.
+	b, err := plain(it.Object)
+	if err != nil {
+		return nil, 0, err
 	}
-	return w, checkRef(w.ref)
+	if len(b) > store.MaxValueBytes {
+		return nil, 0, fault.SizeLimit(title(ref), int64(len(b)), store.MaxValueBytes)
+	}
+	w = &write{verb: it.Verb, obj: it.Object, ref: ref}
+	if it.Verb == client.TxCreate && ref.Name == "" && it.Object.Meta().GenerateName != "" {
+		return w, len(b), nil // named by the plan
+	}
+	return w, len(b), checkRef(ref)
 }
 
 func parseCause(s string) (store.Cause, error) {
@@ -149,8 +163,8 @@ func parseCause(s string) (store.Cause, error) {
 	return store.Cause{Revision: rev}, nil
 }
 
-// commit plans on what this member has, proposes, and plans again when the ground moved. A refusal that stems from a read is
-// believed only after a barrier: this member may be behind.
+// commit plans on what this member has, proposes, and plans again when the ground moved. This member may be behind, so an answer
+// that no proposal confirms (a refusal, a write that changes nothing, a dry run) is given only after a barrier.
 func (c *actorClient) commit(ctx context.Context, rq *request) ([]client.TxResult, error) {
 	fresh := false
 	for range maxAttempts {
@@ -161,7 +175,7 @@ func (c *actorClient) commit(ctx context.Context, rq *request) ([]client.TxResul
 		switch {
 		case errors.Is(err, errMoved):
 			continue
-		case err != nil && !fresh && dependsOnState(err), err == nil && len(p.ops) == 0 && !fresh:
+		case !fresh && (dependsOnState(err) || err == nil && (rq.dryRun || len(p.ops) == 0)):
 			if err := c.r.b.Barrier(ctx); err != nil {
 				return nil, storeFault(err)
 			}

@@ -53,8 +53,11 @@ func Judge(a *api.Assignment, device *api.Device, minReady time.Duration, now ti
 		v.Fatal = a.Status.Phase == api.PhaseFailed
 		v.Failed = v.Fatal || a.Status.Phase == api.PhaseCrashLoop
 	}
+	if v.Away && !answered(a) {
+		v.Updated = false // the last report is from before it was told
+	}
 	if v.Away && !v.Updated {
-		taken := v.Reached || !darkSince.Before(ToldAt(a).Add(-skew))
+		taken := v.Reached && answered(a) || !darkSince.Before(ToldAt(a).Add(-skew))
 		v.PendingOffline = !taken
 		v.Failed = v.Failed || taken
 	}
@@ -80,6 +83,15 @@ func readyFor(a *api.Assignment, darkSince time.Time, away bool, minReady time.D
 		return false, 0
 	}
 	return false, min(left, minReady)
+}
+
+// answered reports whether the device reported of the copy since it was told.
+func answered(a *api.Assignment) bool {
+	last := a.Status.ReadySince.Time
+	if a.Status.ReportedAt.After(last) {
+		last = a.Status.ReportedAt.Time
+	}
+	return !last.Before(ToldAt(a).Add(-skew))
 }
 
 // ToldAt is when the copy was told of the revision it should run.

@@ -2,8 +2,6 @@ package revision
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/drover-fleet/drover/api"
@@ -27,11 +25,11 @@ type view struct {
 // revisions beyond the history limit.
 func makePlan(v view) (become, prune []client.TxItem, err error) {
 	own := v.own()
-	images, ok := resolved(v.workload)
+	images, ok := copies.Images(v.workload)
 	if !ok {
 		return nil, v.prune(own), nil
 	}
-	hash, err := Hash(v.workload.Spec.Template, images)
+	hash, err := copies.TemplateHash(v.workload.Spec.Template, images)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,39 +59,6 @@ func makePlan(v view) (become, prune []client.TxItem, err error) {
 		prune = v.prune(own)
 	}
 	return become, prune, nil
-}
-
-// resolved is what the images of the present generation are; false when one is not known.
-func resolved(w *api.Workload) (map[string]string, bool) {
-	c := api.FindCondition(w.Status.Conditions, copies.CondImageResolved)
-	if c == nil || c.Status != api.True || c.ObservedGeneration != w.Metadata.Generation {
-		return nil, false
-	}
-	images := map[string]string{}
-	for _, ctr := range w.Spec.Template.Spec.Containers {
-		digest, ok := w.Status.Images[ctr.Image]
-		if !ok {
-			return nil, false
-		}
-		images[ctr.Image] = digest
-	}
-	return images, true
-}
-
-// Hash is of the template with each image replaced by its digest, so that a template that names an old one by digest is the
-// same revision.
-func Hash(t api.Template, images map[string]string) (string, error) {
-	c := api.Copy(&t)
-	for i := range c.Spec.Containers {
-		if digest, ok := images[c.Spec.Containers[i].Image]; ok {
-			c.Spec.Containers[i].Image = digest
-		}
-	}
-	data, err := json.Marshal(c)
-	if err != nil {
-		return "", fmt.Errorf("encode template: %w", err)
-	}
-	return copies.Hash(string(data)), nil
 }
 
 func (v view) fresh(name, hash string, images map[string]string, number int64) *api.WorkloadRevision {

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/controllers/copies"
+	"github.com/drover-fleet/drover/controllers/reconcile"
 )
 
 // tally is the wave in numbers.
@@ -206,24 +208,42 @@ func (w wave) lookAgain(v view, r *api.Rollout) time.Duration {
 
 func sameStatus(a, b api.RolloutStatus) bool { return reflect.DeepEqual(a, b) }
 
-// workloadStatus is the workload with what the rollout says of it: the condition Progressing, and the current revision once
-// it is complete.
-func (v view) workloadStatus(r *api.Rollout) (*api.Workload, bool) {
-	c := api.Condition{Type: copies.CondProgressing, ObservedGeneration: v.workload.Metadata.Generation, Message: r.Metadata.Name + ": " + r.Status.Cause}
-	c.Reason = "Rollout" + r.Status.Phase
+// progress is the write of what the rollout (nil: there is none) means for the workload, if that changes anything: the
+// condition Progressing, and the current revision once it is complete.
+func (v view) progress(r *api.Rollout) []client.TxItem {
+	next := *v.workload
+	next.Status.Conditions = slices.Clone(next.Status.Conditions)
+	changed := api.SetCondition(&next.Status.Conditions, v.progressing(r), api.TimeOf(v.now))
+	if r != nil && r.Status.Phase == api.RolloutCompleted && next.Status.CurrentRevision != r.Spec.To {
+		next.Status.CurrentRevision, changed = r.Spec.To, true
+	}
+	if !changed {
+		return nil
+	}
+	return []client.TxItem{reconcile.Status(api.Copy(&next))}
+}
+
+// progressing speaks of the present generation only when the rollout is to its revision.
+func (v view) progressing(r *api.Rollout) api.Condition {
+	c := api.Condition{Type: copies.CondProgressing, Status: api.Unknown, ObservedGeneration: v.workload.Metadata.Generation}
+	if images := api.FindCondition(v.workload.Status.Conditions, copies.CondImageResolved); !copies.Revised(v.workload) || r == nil {
+		if images != nil && images.Status == api.False && images.ObservedGeneration == v.workload.Metadata.Generation {
+			c.Reason, c.Message = "ImagesNotResolved", images.Message
+			return c
+		}
+		c.ObservedGeneration = 0
+		if was := api.FindCondition(v.workload.Status.Conditions, copies.CondProgressing); was != nil {
+			return *was
+		}
+		c.Reason, c.Message = "NoRevision", "its first revision is being made"
+		return c
+	}
+	c.Reason, c.Message = "Rollout"+r.Status.Phase, r.Metadata.Name+": "+r.Status.Cause
 	switch r.Status.Phase {
 	case api.RolloutFailed, api.RolloutAborted:
 		c.Status = api.False
-	case api.RolloutPaused, api.RolloutWaiting:
-		c.Status = api.Unknown
-	default:
+	case api.RolloutProgressing, api.RolloutCompleted:
 		c.Status = api.True
 	}
-	next := *v.workload
-	next.Status.Conditions = slices.Clone(next.Status.Conditions)
-	changed := api.SetCondition(&next.Status.Conditions, c, api.TimeOf(v.now))
-	if r.Status.Phase == api.RolloutCompleted && next.Status.CurrentRevision != r.Spec.To {
-		next.Status.CurrentRevision, changed = r.Spec.To, true
-	}
-	return api.Copy(&next), changed
+	return c
 }

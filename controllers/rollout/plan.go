@@ -38,7 +38,7 @@ type plan struct {
 
 func makePlan(v view) plan {
 	if v.target == nil {
-		return plan{}
+		return plan{writes: v.progress(nil)}
 	}
 	own := v.ownRollouts()
 	newest := copies.Newest(own)
@@ -58,9 +58,7 @@ func makePlan(v view) plan {
 	if !sameStatus(newest.Status, next.Status) {
 		p.writes = append(p.writes, reconcile.Status(next))
 	}
-	if st, changed := v.workloadStatus(next); changed {
-		p.writes = append(p.writes, reconcile.Status(st))
-	}
+	p.writes = append(p.writes, v.progress(next)...)
 	if len(p.writes) == 0 {
 		p.writes = v.prune(own, newest)
 	}

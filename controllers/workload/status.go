@@ -19,7 +19,9 @@ type tally struct {
 // status counts the copies. Fields of the status that other controllers write stay.
 func (v view) status(kept []*api.Assignment, desired int32) (api.WorkloadStatus, time.Duration) {
 	st := v.workload.Status
-	st.ObservedGeneration = v.workload.Metadata.Generation
+	if copies.Revised(v.workload) {
+		st.ObservedGeneration = v.workload.Metadata.Generation
+	}
 	st.Conditions = slices.Clone(st.Conditions)
 	t := v.tally(kept)
 	t.Desired = desired

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/store"
 )
 
 // step is how often a device looks at what it should run: one look stops the old and starts the new, the next finds it ready.
@@ -25,17 +26,21 @@ const (
 // devices stands for agents and gateway: it reports on behalf of the devices that are connected.
 type devices struct {
 	c client.Client
+	// revision is the store's: when it is what the last look began with, and no device came or went, nothing is to be done.
+	revision func() store.Revision
+	looked   store.Revision
 
 	mu      sync.Mutex
 	online  map[string]bool
 	heard   map[string]time.Time
 	does    func(device, image string) outcome
 	stopped map[string][]string // by device: uids that it stopped by tombstone
+	turned  bool                // a device came or went, or behaves differently, since the last look
 }
 
-func newDevices(c client.Client) *devices {
+func newDevices(c client.Client, revision func() store.Revision) *devices {
 	return &devices{
-		c: c, online: map[string]bool{}, heard: map[string]time.Time{}, stopped: map[string][]string{},
+		c: c, revision: revision, online: map[string]bool{}, heard: map[string]time.Time{}, stopped: map[string][]string{},
 		does: func(string, string) outcome { return runs },
 	}
 }
@@ -43,7 +48,7 @@ func newDevices(c client.Client) *devices {
 func (d *devices) set(device string, online bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.online[device] = online
+	d.online[device], d.turned = online, true
 	if online {
 		d.heard[device] = time.Now()
 	}
@@ -52,7 +57,7 @@ func (d *devices) set(device string, online bool) {
 func (d *devices) behave(does func(device, image string) outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.does = does
+	d.does, d.turned = does, true
 }
 
 // Last is presence.Contacts.
@@ -99,7 +104,14 @@ func (d *devices) look(ctx context.Context) {
 			d.heard[device] = time.Now()
 		}
 	}
+	turned := d.turned
+	d.turned = false
 	d.mu.Unlock()
+	at := d.revision()
+	if at == d.looked && !turned {
+		return
+	}
+	d.looked = at
 	list, err := d.c.List(ctx, api.KindAssignment, client.ListOptions{})
 	if err != nil {
 		return
@@ -125,13 +137,16 @@ func (d *devices) report(ctx context.Context, a *api.Assignment) {
 		return
 	case st.Revision != a.Spec.Revision:
 		*st = api.AssignmentStatus{Revision: a.Spec.Revision, Phase: api.PhaseStarting, Conditions: st.Conditions}
+	case what == runs && st.Ready, what == crashes && st.Phase == api.PhaseCrashLoop, what == fatal && st.Phase == api.PhaseFailed:
+		return // nothing new
 	case what == crashes:
 		st.Phase, st.Ready, st.Message = api.PhaseCrashLoop, false, "exit code 1"
 	case what == fatal:
 		st.Phase, st.Ready, st.Message = api.PhaseFailed, false, "no such command"
-	case !st.Ready:
+	default:
 		st.Phase, st.Ready, st.ReadySince, st.Message = api.PhaseRunning, true, api.TimeOf(time.Now()), ""
 	}
+	st.ReportedAt = api.TimeOf(time.Now())
 	*next.Type() = api.TypeMeta{APIVersion: api.FleetV1, Kind: "Assignment"}
 	_, _ = d.c.Update(ctx, next, client.WriteOptions{Subresource: "status"}) // a lost race is tried at the next step
 }

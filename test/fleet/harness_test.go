@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -88,7 +89,7 @@ func newFleet(t *testing.T, ctx context.Context, s *mvcc.Store) *fleet {
 		t.Fatal(err)
 	}
 	f.user = f.registry.As(registry.Actor{Name: "user:test"})
-	f.devices = newDevices(f.registry.As(registry.Actor{Name: "device:simulated"}))
+	f.devices = newDevices(f.registry.As(registry.Actor{Name: "device:simulated"}), f.backend.Revision)
 	hub := f.registry.As(registry.Actor{Name: "hub:h1"})
 	if err := registry.EnsureNamespace(ctx, hub, api.DefaultNS); err != nil {
 		t.Fatal(err)
@@ -147,6 +148,9 @@ func (l *imageList) Resolve(_ context.Context, image string) (string, error) {
 	defer l.mu.Unlock()
 	if l.down {
 		return "", fault.Unavailable.Errorf("registry does not answer")
+	}
+	if strings.Contains(image, "@") {
+		return image, nil
 	}
 	return fmt.Sprintf("registry.test/app@sha256:%x", sha256.Sum256([]byte(image))), nil
 }

@@ -61,9 +61,9 @@ func (c *Client) do(ctx context.Context, q call) (*http.Response, error) {
 }
 
 // again reports whether another round may end otherwise. The hub's own Timeout is the answer of a member that tried for as
-// long as it may.
+// long as it may, and its Ahead that of one which asked the leader first.
 func again(err error) bool {
-	return fault.Is(err, fault.Unavailable, fault.Unreachable, fault.TooManyRequests, fault.Ahead)
+	return fault.Is(err, fault.Unavailable, fault.Unreachable, fault.TooManyRequests)
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -90,7 +90,7 @@ func (c *Client) round(ctx context.Context, q call) (*http.Response, error) {
 		switch {
 		case fault.Is(err, fault.Unreachable):
 			silent = append(silent, fmt.Sprintf("%s: %v", server, err))
-		case again(err):
+		case again(err) || fault.Is(err, fault.Ahead):
 			refused = err
 		default:
 			return nil, err

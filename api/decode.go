@@ -17,6 +17,9 @@ const (
 	MaxTransaction = 8 << 20
 )
 
+// maxErrors is where the reading of a file ends: after the document with the hundredth error.
+const maxErrors = 100
+
 // Item is one object of a manifest, without defaults: only what the file gives.
 type Item struct {
 	Object Object
@@ -107,6 +110,10 @@ func (d *manifests) read(data []byte) {
 		return
 	}
 	for _, doc := range splitYAML(data) {
+		if len(d.errs) > maxErrors {
+			d.errs = append(d.errs, &DecodeError{File: d.file, Line: doc.line, Col: 1, Message: fmt.Sprintf("%d errors up to here; the rest of the file was not read", len(d.errs))})
+			return
+		}
 		if !doc.blank() {
 			d.document(doc, func() (*node, error) { return parseYAML(doc) })
 		}

@@ -13,13 +13,17 @@ import (
 type jsonParser struct {
 	data []byte
 	dec  *json.Decoder
-	// line and lineStart belong to the place that position last computed; places are asked for in rising order.
-	line, lineStart, scanned int
+	// line and col are of the byte at scanned. Places are asked for in rising order, so each byte is looked at once.
+	line, col, scanned int
+	nodes              int
 }
+
+// maxNodes is how many values one JSON object may have: it bounds the memory that 1 MiB of "[1,1,..." takes.
+const maxNodes = 200_000
 
 // parseJSON parses data as one JSON value and nothing after it. Errors are a *parseFailure.
 func parseJSON(data []byte) (*node, error) {
-	p := &jsonParser{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
+	p := &jsonParser{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1, col: 1}
 	p.dec.UseNumber()
 	if !utf8.Valid(data) {
 		return nil, &parseFailure{line: 1, col: 1, message: "is not UTF-8 text"}
@@ -35,16 +39,23 @@ func parseJSON(data []byte) (*node, error) {
 
 // position is the line and column of the first character of a token at or after the offset.
 func (p *jsonParser) position(offset int) (line, col int) {
-	for offset < len(p.data) && bytes.IndexByte([]byte(" \t\r\n,:"), p.data[offset]) >= 0 {
+	for offset < len(p.data) && isBetween(p.data[offset]) {
 		offset++
 	}
-	offset = min(offset, len(p.data))
-	for ; p.scanned < offset; p.scanned++ {
-		if p.data[p.scanned] == '\n' {
-			p.line, p.lineStart = p.line+1, p.scanned+1
+	for end := min(offset, len(p.data)); p.scanned < end; p.scanned++ {
+		switch c := p.data[p.scanned]; {
+		case c == '\n':
+			p.line, p.col = p.line+1, 1
+		case utf8.RuneStart(c):
+			p.col++
 		}
 	}
-	return p.line, max(utf8.RuneCount(p.data[min(p.lineStart, offset):offset]), 0) + 1
+	return p.line, p.col
+}
+
+// isBetween reports what stands between the tokens of JSON.
+func isBetween(c byte) bool {
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',' || c == ':'
 }
 
 func (p *jsonParser) failure(message string, offset int) *parseFailure {
@@ -73,6 +84,9 @@ func (p *jsonParser) value(depth int) (*node, error) {
 	t, n, err := p.token()
 	if err != nil {
 		return nil, err
+	}
+	if p.nodes++; p.nodes > maxNodes {
+		return nil, &parseFailure{line: n.line, col: n.col, message: fmt.Sprintf("has more than %d values", maxNodes)}
 	}
 	if depth > maxDepth {
 		return nil, &parseFailure{line: n.line, col: n.col, message: fmt.Sprintf("nests deeper than %d levels", maxDepth)}

@@ -98,10 +98,10 @@ func CheckImage(s string) error {
 	if pinned && !isHash(digest) {
 		return fmt.Errorf("%q: the digest is not sha256: and 64 hex digits", clip(s))
 	}
-	repository, tag := name, ""
+	repository := name
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
-		repository, tag = name[:i], name[i+1:]
-		if tag == "" || len(tag) > 128 || tag[0] == '-' || tag[0] == '.' {
+		repository = name[:i]
+		if tag := name[i+1:]; tag == "" || len(tag) > 128 || tag[0] == '-' || tag[0] == '.' {
 			return fmt.Errorf("%q: the tag is empty, too long or begins with '-' or '.'", clip(s))
 		}
 	}

@@ -1,0 +1,230 @@
+package hub
+
+import (
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/consensus"
+)
+
+// Files of a member's directory.
+const (
+	fileMember  = "member.json"
+	fileCA      = "ca.crt"
+	fileCert    = "member.crt"
+	fileKey     = "member.key"
+	fileSealing = "sealing.key"
+	fileState   = "state"
+	fileAdmin   = "admin.kubeconfig"
+)
+
+// Identity is what a member is called and where it is reached, chosen once.
+type Identity struct {
+	Name string `json:"name"`
+	API  string `json:"api"`  // host:port of operators and devices
+	Peer string `json:"peer"` // host:port of the other members
+	// ClusterID is empty until the cluster has been founded.
+	ClusterID string `json:"clusterID,omitempty"`
+}
+
+func (i Identity) validate() error {
+	var errs []error
+	if err := api.CheckDNSName(i.Name); err != nil {
+		errs = append(errs, fmt.Errorf("--name: %w", err))
+	}
+	for flag, addr := range map[string]string{"--api": i.API, "--peer": i.Peer} {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil || host == "" || port == "" || port == "0" {
+			errs = append(errs, fmt.Errorf("%s %q: want host:port as others reach it, as 10.0.0.1:7443 or [fd00::1]:7443", flag, addr))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// member is the identity as consensus knows it.
+func (i Identity) member() consensus.Member {
+	return consensus.Member{Name: i.Name, PeerAddr: i.Peer, APIAddr: i.API}
+}
+
+// hosts are the names and addresses that the member's certificate is for.
+func (i Identity) hosts() []string {
+	hosts := []string{i.Name}
+	for _, addr := range []string{i.API, i.Peer} {
+		if host, _, err := net.SplitHostPort(addr); err == nil && host != hosts[len(hosts)-1] {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// dir is a member's directory.
+type dir string
+
+func (d dir) path(name string) string { return filepath.Join(string(d), name) }
+
+// Exists tells whether a directory belongs to a member.
+func Exists(path string) (bool, error) {
+	_, err := os.Stat(dir(path).path(fileMember))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// prepare makes the directory. It refuses one that holds something other than an earlier attempt of the same kind.
+func (d dir) prepare() error {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	entries, err := os.ReadDir(string(d))
+	if err != nil {
+		return fmt.Errorf("read directory: %w", err)
+	}
+	for _, e := range entries {
+		switch e.Name() {
+		case fileSealing, fileCA, fileCert, fileKey, "raft.db":
+		case fileMember:
+			return fmt.Errorf("%s belongs to a hub member already: start it without --init and --join, or choose another directory", d)
+		default:
+			return fmt.Errorf("%s holds %q, which is no file of a hub member: choose an empty directory", d, e.Name())
+		}
+	}
+	return nil
+}
+
+func (d dir) loadIdentity() (Identity, error) {
+	var id Identity
+	b, err := os.ReadFile(d.path(fileMember))
+	if errors.Is(err, fs.ErrNotExist) {
+		return id, fmt.Errorf("%s belongs to no hub member yet: --init founds a new hub, --join joins one", d)
+	}
+	if err != nil {
+		return id, err
+	}
+	if err := json.Unmarshal(b, &id); err != nil {
+		return id, fmt.Errorf("read %s: %w", d.path(fileMember), err)
+	}
+	return id, id.validate()
+}
+
+func (d dir) saveIdentity(id Identity) error {
+	b, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return err
+	}
+	return d.write(fileMember, append(b, '\n'))
+}
+
+// write replaces a file safely: aside, synced, renamed, and the directory synced.
+func (d dir) write(name string, data []byte) error {
+	tmp, err := os.CreateTemp(string(d), "."+name+"-")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", d.path(name), err)
+	}
+	defer os.Remove(tmp.Name()) //nolint:errcheck // gone once renamed
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), d.path(name))
+	}
+	if err == nil {
+		err = d.sync()
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", d.path(name), err)
+	}
+	return nil
+}
+
+func (d dir) sync() error {
+	f, err := os.Open(string(d))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// credentials are what a member shows others and by what it judges them.
+type credentials struct {
+	cert  tls.Certificate
+	roots *x509.CertPool
+	ca    []byte // DER
+}
+
+// saveCredentials writes the certificate last: with it the set is complete.
+func (d dir) saveCredentials(ca []byte, cert tls.Certificate) error {
+	key, ok := cert.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return fmt.Errorf("member key is a %T, not ECDSA", cert.PrivateKey)
+	}
+	return errors.Join(
+		d.write(fileCA, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca})),
+		d.saveKey(key),
+		d.write(fileCert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})),
+	)
+}
+
+// loadCredentials returns nil while the member has none.
+func (d dir) loadCredentials() (*credentials, error) {
+	if _, err := os.Stat(d.path(fileCert)); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(d.path(fileCert), d.path(fileKey))
+	if err != nil {
+		return nil, fmt.Errorf("load member certificate: %w", err)
+	}
+	text, err := os.ReadFile(d.path(fileCA))
+	if err != nil {
+		return nil, fmt.Errorf("load CA: %w", err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("load CA: %s holds no certificate", d.path(fileCA))
+	}
+	ca, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("load CA: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(ca)
+	return &credentials{cert: cert, roots: roots, ca: block.Bytes}, nil
+}
+
+// loadKey reads the member's key alone; os.ErrNotExist when there is none.
+func (d dir) loadKey() (*ecdsa.PrivateKey, error) {
+	text, err := os.ReadFile(d.path(fileKey))
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("%s holds no key", d.path(fileKey))
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", d.path(fileKey), err)
+	}
+	ec, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("read %s: it is no ECDSA key", d.path(fileKey))
+	}
+	return ec, nil
+}
+
+func (d dir) saveKey(key *ecdsa.PrivateKey) error {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("encode member key: %w", err)
+	}
+	return d.write(fileKey, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}

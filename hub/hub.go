@@ -1,0 +1,244 @@
+package hub
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/drover-fleet/drover/api/retry"
+	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/consensus"
+	"github.com/drover-fleet/drover/consensus/peer"
+	"github.com/drover-fleet/drover/controllers/presence"
+	"github.com/drover-fleet/drover/hub/admission"
+	"github.com/drover-fleet/drover/hub/gateway"
+	"github.com/drover-fleet/drover/hub/registry"
+	"github.com/drover-fleet/drover/hub/replica"
+	"github.com/drover-fleet/drover/store/mvcc"
+)
+
+// Config sets a member up. Zero values are their defaults.
+type Config struct {
+	Dir     string // required
+	Version string
+	Logger  *slog.Logger // nil: none
+
+	// ListenAPI and ListenPeer are where to listen when that differs from the addresses others use.
+	ListenAPI, ListenPeer string
+	PollHold              time.Duration   // how long a device's poll is held; default 5 min
+	Presence              presence.Limits // zero: by PollHold
+	PlainRegistries       []string        // registries that are asked over HTTP; loopback always is
+	DrainTimeout          time.Duration   // for requests under way at the end; default 3 s
+}
+
+// Hub is one member, opened.
+type Hub struct {
+	cfg      Config
+	dir      dir
+	id       Identity
+	cluster  atomic.Pointer[string] // id of the cluster; nil until it is known
+	keys     *keyring
+	sealer   *registry.Sealer
+	store    *mvcc.Store
+	node     *consensus.Node
+	replica  *replica.Replica
+	registry *registry.Registry
+	resolver *admission.Resolver
+	gateway  *gateway.Gateway
+	contacts *gateway.Contacts
+	enroller *lateEnroller
+	peers    *http.Transport // to other members' API
+	api      net.Listener
+	log      *slog.Logger
+}
+
+// Open opens a member's directory and its two ports. It starts nothing.
+func Open(cfg Config) (h *Hub, err error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.PollHold == 0 {
+		cfg.PollHold = 5 * time.Minute
+	}
+	if cfg.DrainTimeout == 0 {
+		cfg.DrainTimeout = 3 * time.Second
+	}
+	h = &Hub{cfg: cfg, dir: dir(cfg.Dir), contacts: gateway.NewContacts(), log: cfg.Logger, enroller: &lateEnroller{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.Close())
+		}
+	}()
+	if h.id, err = h.dir.loadIdentity(); err != nil {
+		return h, err
+	}
+	if h.id.ClusterID != "" {
+		h.cluster.Store(&h.id.ClusterID)
+	}
+	h.log = cfg.Logger.With("member", h.id.Name)
+	creds, err := h.dir.loadCredentials()
+	if err != nil {
+		return h, err
+	}
+	h.keys = newKeyring(creds)
+	h.peers = h.keys.toMembers()
+	if h.sealer, err = registry.OpenSealer(h.dir.path(fileSealing)); err != nil {
+		return h, err
+	}
+	return h, errors.Join(h.openState(), h.openServices())
+}
+
+// openState opens the log and the contents, and the ports.
+func (h *Hub) openState() (err error) {
+	if h.store, err = mvcc.Open(h.dir.path(fileState), mvcc.Options{}); err != nil {
+		return err
+	}
+	if h.api, err = net.Listen("tcp", orElse(h.cfg.ListenAPI, h.id.API)); err != nil {
+		return fmt.Errorf("listen for operators and devices: %w", err)
+	}
+	peers, err := net.Listen("tcp", orElse(h.cfg.ListenPeer, h.id.Peer))
+	if err != nil {
+		return fmt.Errorf("listen for other members: %w", err)
+	}
+	transport, err := peer.New(peer.Config{
+		Name: h.id.Name, Listener: peers, PeerName: peerName, Logger: h.log,
+		ServerTLS: h.keys.peerServer, ClientTLS: h.keys.peerClient,
+	})
+	if err != nil {
+		return errors.Join(err, peers.Close())
+	}
+	h.node, err = consensus.Open(consensus.Config{
+		Dir: h.cfg.Dir, Self: h.id.member(), Applied: h.store.Applied(), Machine: replica.Machine{Store: h.store},
+		Transport: transport, Logger: h.log,
+	})
+	if err != nil {
+		return errors.Join(err, peers.Close())
+	}
+	return nil
+}
+
+// openServices puts together what stands on the state.
+func (h *Hub) openServices() (err error) {
+	if h.node == nil {
+		return nil // openState has said why
+	}
+	if h.replica, err = replica.New(h.node, h.store, replica.Options{Member: h.id.Name, Logger: h.log}); err != nil {
+		return err
+	}
+	h.resolver = admission.NewResolver(admission.ResolverConfig{Plain: h.cfg.PlainRegistries})
+	admit, err := admission.New(admission.Config{Images: h.resolver, Logger: h.log})
+	if err != nil {
+		return err
+	}
+	if h.registry, err = registry.New(h.replica, registry.Options{Sealer: h.sealer, Admit: admit, Logger: h.log}); err != nil {
+		return err
+	}
+	h.gateway, err = gateway.New(gateway.Options{
+		Member: h.id.Name, Client: h.as("hub:" + h.id.Name),
+		AsDevice: func(device string) client.Client { return h.as("device:" + device) },
+		Identity: h.history, Sign: h.keys.sign, KeyedHash: h.sealer.KeyedHash,
+		Endpoints: h.urls, Contacts: h.contacts, Logger: h.log, PollHold: h.cfg.PollHold,
+	})
+	return err
+}
+
+func orElse(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func (h *Hub) as(actor string) client.Client { return h.registry.As(registry.Actor{Name: actor}) }
+
+// history names the hub's history as this member knows it now.
+func (h *Hub) history() (gateway.Identity, bool) {
+	e := h.store.Epoch()
+	cluster := h.cluster.Load()
+	if cluster == nil || e.Number == 0 {
+		return gateway.Identity{}, false
+	}
+	return gateway.Identity{ClusterID: *cluster, Epoch: e.Number, EpochID: e.ID}, true
+}
+
+// Close releases a hub that was opened and not run.
+func (h *Hub) Close() error {
+	var errs []error
+	if h.api != nil {
+		h.api.Close()
+	}
+	if h.node != nil {
+		errs = append(errs, h.node.Close())
+	}
+	if h.store != nil {
+		errs = append(errs, h.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run serves until ctx ends, then lets requests under way finish, and returns when everything it started has ended.
+func (h *Hub) Run(ctx context.Context) error {
+	// The state outlives the services by the time they take to end.
+	stateCtx, stopState := context.WithCancel(context.WithoutCancel(ctx))
+	state := make(chan error, 1)
+	ctx, stop := context.WithCancelCause(ctx)
+	go func() {
+		err := h.node.Run(stateCtx)
+		stop(err) // without the log there is nothing to serve
+		state <- err
+	}()
+	err := h.serve(ctx)
+	stop(nil)
+	stopState()
+	h.peers.CloseIdleConnections()
+	return errors.Join(err, <-state, h.store.Close())
+}
+
+// serve runs everything above the state. The end of ctx is no error.
+func (h *Hub) serve(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return h.found(ctx) })
+	group.Go(func() error { return h.gateway.Run(ctx) })
+	group.Go(func() error { return h.pushContacts(ctx) })
+	group.Go(func() error { return h.lead(ctx) })
+	group.Go(func() error { return h.listen(ctx) })
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// random is for jitter only.
+var random retry.Random = rand.Int64N
+
+// signer is the private key as a signer.
+func (c *credentials) signer() (crypto.Signer, error) {
+	s, ok := c.cert.PrivateKey.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("member key of type %T cannot sign", c.cert.PrivateKey)
+	}
+	return s, nil
+}
+
+// writeAdmin leaves the first admin's kubeconfig for whoever set the hub up, once.
+func (h *Hub) writeAdmin(make func() ([]byte, error)) error {
+	if _, err := os.Stat(h.dir.path(fileAdmin)); err == nil {
+		return nil
+	}
+	b, err := make()
+	if err != nil {
+		return err
+	}
+	return h.dir.write(fileAdmin, b)
+}

@@ -1,0 +1,120 @@
+package hub
+
+import (
+	"context"
+	"log"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/drover-fleet/drover/api/retry"
+	"github.com/drover-fleet/drover/client/cache"
+	"github.com/drover-fleet/drover/controllers"
+	"github.com/drover-fleet/drover/controllers/presence"
+	"github.com/drover-fleet/drover/hub/registry"
+	"github.com/drover-fleet/drover/sched"
+)
+
+// lead runs the controllers and the scheduler for each term of office that this member wins.
+func (h *Hub) lead(ctx context.Context) error {
+	attempts := retry.Attempts{Policy: retry.Policy{Base: 100 * time.Millisecond, Max: 5 * time.Second}, Random: random}
+	for {
+		changed := h.replica.LeadershipChanged()
+		term, leads := h.replica.Leadership()
+		var pause <-chan time.Time
+		if leads {
+			if err := h.office(ctx, term); err != nil {
+				wait := attempts.Failed(err)
+				h.log.Error("controllers ended; they start again", "term", term, "err", err, "retry_in", wait)
+				pause = time.After(wait)
+			} else {
+				attempts.Succeeded()
+				continue // the term is over, or ctx
+			}
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-pause:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// office runs everything that only the leader does, for one term. Every write carries the term, so that one of an earlier
+// term is refused at apply, whatever the timing here.
+func (h *Hub) office(ctx context.Context, term uint64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.waitTermOver(ctx, term)
+		cancel()
+	}()
+	h.log.Info("this member leads", "term", term)
+	d := controllers.Deps{
+		Client: h.registry.As(registry.Actor{Name: "controller:hub", Term: term}),
+		Now:    time.Now, Random: random, Logger: h.log, Resolver: h.resolver,
+		Presence: presence.Config{Contacts: h.contacts, Limits: h.presenceLimits(), Member: h.id.Name},
+	}
+	err := controllers.Run(ctx, d, func(informers *cache.Set) controllers.Runner {
+		return sched.New(sched.Config{
+			Client: h.registry.As(registry.Actor{Name: "scheduler", Term: term}), Informers: informers, Now: time.Now, Random: random, Logger: h.log,
+		})
+	})
+	over := ctx.Err() != nil
+	cancel()
+	<-ended
+	if over {
+		h.log.Info("this member leads no more", "term", term)
+		return nil
+	}
+	return err
+}
+
+func (h *Hub) waitTermOver(ctx context.Context, term uint64) {
+	for {
+		changed := h.replica.LeadershipChanged()
+		if now, leads := h.replica.Leadership(); !leads || now != term {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// presenceLimits follow the interval at which devices are asked to call: late is one and a bit, offline two and a bit.
+func (h *Hub) presenceLimits() presence.Limits {
+	l := h.cfg.Presence
+	if l.Late == 0 {
+		l.Late = h.cfg.PollHold + h.cfg.PollHold/10
+	}
+	if l.Offline == 0 {
+		l.Offline = 2*h.cfg.PollHold + h.cfg.PollHold/10
+	}
+	return l
+}
+
+// quietTLS keeps handshakes that strangers and scanners break off at debug level.
+func quietTLS(l *slog.Logger) *log.Logger {
+	return log.New(tlsWriter{l}, "", 0)
+}
+
+type tlsWriter struct{ l *slog.Logger }
+
+func (w tlsWriter) Write(p []byte) (int, error) {
+	line := strings.TrimSpace(string(p))
+	if strings.Contains(line, "TLS handshake error") {
+		w.l.Debug("connection refused", "err", line)
+	} else {
+		w.l.Warn("http server", "err", line)
+	}
+	return len(p), nil
+}

@@ -1,0 +1,184 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/api/wire"
+	"github.com/drover-fleet/drover/client/remote"
+	"github.com/drover-fleet/drover/consensus"
+	"github.com/drover-fleet/drover/hub/apiserver"
+	"github.com/drover-fleet/drover/hub/enroll"
+	"github.com/drover-fleet/drover/hub/gateway/httpgw"
+)
+
+// probeTimeout bounds asking another member whether it lives.
+const probeTimeout = time.Second
+
+// listen serves operators and devices on one port, once the member has a certificate.
+func (h *Hub) listen(ctx context.Context) error {
+	select {
+	case <-h.keys.born:
+	case <-ctx.Done():
+		return h.api.Close()
+	}
+	handler, err := h.handler()
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler: handler, TLSConfig: h.keys.apiServer(),
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 32 << 10,
+		ErrorLog: quietTLS(h.log),
+	}
+	drained := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		soft, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.cfg.DrainTimeout)
+		defer cancel()
+		err := server.Shutdown(soft)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = server.Close() // polls and watches that did not end by themselves
+		}
+		drained <- err
+	}()
+	if err := server.ServeTLS(h.api, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", h.id.API, err)
+	}
+	return <-drained
+}
+
+// handler gives the device protocol and the joins their paths, and the operators' API everything else.
+func (h *Hub) handler() (http.Handler, error) {
+	operators, err := apiserver.New(apiserver.Config{
+		Clients: h.registry, Why: h.registry, Logs: h.gateway, Contacts: h.contacts,
+		Members: apiserver.MembersFunc(h.members), Ready: h.checks(), Member: h.id.Name, Version: h.cfg.Version,
+		Peer: h.peers, Logger: h.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	devices := httpgw.New(httpgw.Config{Devices: h.gateway, Contacts: h.contacts, Enroller: h.enroller, Logger: h.log})
+	mux := http.NewServeMux()
+	mux.Handle("/", operators)
+	for _, path := range []string{wire.PathEnroll, wire.PathHello, wire.PathPoll, wire.PathBodies, wire.PathReport, wire.PathStream, enroll.PathJoin, httpgw.PathContacts} {
+		mux.Handle(path, devices)
+	}
+	return mux, nil
+}
+
+func (h *Hub) checks() []apiserver.Check {
+	return []apiserver.Check{
+		{Name: "log", Ask: func(context.Context) error {
+			if s := h.node.Status(); s.Fenced != "" {
+				return errors.New(s.Fenced)
+			}
+			return nil
+		}},
+		{Name: "quorum", Ask: h.replica.Barrier},
+		{Name: "founded", Ask: func(context.Context) error {
+			if h.enroller.get() == nil {
+				return errNotYet
+			}
+			return nil
+		}},
+	}
+}
+
+// members lists the hub with who leads; each other member is asked whether it lives.
+func (h *Hub) members(ctx context.Context) ([]remote.Member, error) {
+	status := h.node.Status()
+	list := make([]remote.Member, len(status.Members))
+	var wg sync.WaitGroup
+	for i, m := range status.Members {
+		list[i] = remote.Member{Name: m.Name, URL: "https://" + m.APIAddr, Leader: m.ID == status.Leader, Healthy: true}
+		if m.Learner {
+			list[i].Message = "catching up"
+		}
+		if m.ID == status.ID {
+			list[i].Message = orElse(status.Fenced, list[i].Message)
+			list[i].Healthy = status.Fenced == ""
+			continue
+		}
+		wg.Go(func() {
+			if err := h.probe(ctx, list[i].URL); err != nil {
+				list[i].Healthy, list[i].Message = false, err.Error()
+			}
+		})
+	}
+	wg.Wait()
+	return list, nil
+}
+
+func (h *Hub) probe(ctx context.Context, base string) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	rq, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/livez", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := h.peers.RoundTrip(rq)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s", resp.Status)
+	}
+	return nil
+}
+
+// urls are where all members are reached, this one included.
+func (h *Hub) urls() []string {
+	var urls []string
+	for _, m := range h.node.Members() {
+		if m.APIAddr != "" {
+			urls = append(urls, "https://"+m.APIAddr)
+		}
+	}
+	return urls
+}
+
+// pushContacts tells the other members of devices that are linked here.
+func (h *Hub) pushContacts(ctx context.Context) error {
+	p := &httpgw.Pusher{
+		Contacts: h.contacts, Client: &http.Client{Transport: h.peers, Timeout: 5 * time.Second},
+		Peers: func() []string {
+			var others []string
+			for _, m := range h.node.Members() {
+				if m.Name != h.id.Name && m.APIAddr != "" {
+					others = append(others, "https://"+m.APIAddr)
+				}
+			}
+			return others
+		},
+	}
+	return p.Run(ctx)
+}
+
+func hostOf(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "https" || u.Port() == "" {
+		return "", fmt.Errorf("URL %q: want https://host:port", raw)
+	}
+	return u.Host, nil
+}
+
+// replicaFault classes what consensus says of membership.
+func replicaFault(err error) error {
+	switch {
+	case errors.Is(err, consensus.ErrNameTaken):
+		return fault.AlreadyExists.Errorf("%w", err)
+	case errors.Is(err, consensus.ErrNoLeader), errors.Is(err, consensus.ErrStopped), errors.Is(err, consensus.ErrAmbiguous), errors.Is(err, consensus.ErrBusy):
+		return fault.Unavailable.Errorf("%w", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.Timeout.Errorf("%w", err)
+	}
+	return fault.Internal.Errorf("%w", err)
+}

@@ -149,6 +149,21 @@ func with(c *tls.Config) Config {
 	return Config{ServerTLS: get, ClientTLS: get}
 }
 
+// refused sends until the transport reports that it could not.
+func refused(t *testing.T, from *end, to consensus.Member) uint64 {
+	t.Helper()
+	for range 200 {
+		from.Send(to, []byte("x"))
+		select {
+		case id := <-from.in.unreachable:
+			return id
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	t.Fatal("not reported as unreachable")
+	return 0
+}
+
 // until repeats an action, which may be lost, until a frame arrives.
 func until(t *testing.T, in *inbox, action func()) string {
 	t.Helper()
@@ -193,8 +208,7 @@ func TestStrangersAreHeardByNobody(t *testing.T) {
 	trusting.RootCAs = ca.pool // it accepts b; b must not accept it
 	cfg.ClientTLS = func() (*tls.Config, error) { return trusting, nil }
 	a := run(t, "a", 1, cfg)
-	a.Send(b.member, []byte("let me in"))
-	if got := <-a.in.unreachable; got != 2 {
+	if got := refused(t, a, b.member); got != 2 {
 		t.Errorf("unreachable = %d, want 2", got)
 	}
 	if len(b.in.frames) != 0 {
@@ -213,8 +227,7 @@ func TestVerifyRefusesNamesThatMayNotSpeak(t *testing.T) {
 	}
 	b := run(t, "b", 2, cfg)
 	device := run(t, "pi-07", 9, with(ca.tls("pi-07")))
-	device.Send(b.member, []byte("x"))
-	<-device.in.unreachable
+	refused(t, device, b.member)
 	a := run(t, "a", 1, with(ca.tls("a")))
 	if got := until(t, b.in, func() { a.Send(b.member, []byte("y")) }); got != "a:y" {
 		t.Errorf("frame = %q, want a:y and nothing of pi-07", got)
@@ -228,8 +241,7 @@ func TestFramesGoToTheNamedMemberOnly(t *testing.T) {
 	a, c := run(t, "a", 1, with(skip)), run(t, "c", 3, with(ca.tls("c")))
 	meant := c.member
 	meant.Name, meant.ID = "b", 2
-	a.Send(meant, []byte("for b"))
-	if got := <-a.in.unreachable; got != 2 {
+	if got := refused(t, a, meant); got != 2 {
 		t.Errorf("unreachable = %d, want 2", got)
 	}
 	if len(c.in.frames) != 0 {
@@ -243,8 +255,7 @@ func TestCertificatesAreFetchedForEachConnection(t *testing.T) {
 	current.Store(newAuthority(t).tls("a")) // of no use here
 	get := func() (*tls.Config, error) { return current.Load(), nil }
 	a, b := run(t, "a", 1, Config{ServerTLS: get, ClientTLS: get}), run(t, "b", 2, with(ca.tls("b")))
-	a.Send(b.member, []byte("x"))
-	<-a.in.unreachable
+	refused(t, a, b.member)
 	current.Store(ca.tls("a"))
 	if got := until(t, b.in, func() { a.Send(b.member, []byte("y")) }); got != "a:y" {
 		t.Errorf("frame = %q, want a:y", got)

@@ -4,5 +4,5 @@
 // It stands on the ground floor: no I/O, no clock, nothing heavy. Field names are Kubernetes' wherever Kubernetes has
 // the field. A field that Drover does not implement is refused by name, never ignored.
 //
-// Objects read from a client or a cache are immutable: copy (DeepCopy) before change.
+// Objects read from a client or a cache are immutable: copy (DeepCopyObject) before change.
 package api

@@ -189,7 +189,7 @@ var trapForms = sync.OnceValue(func() *regexp.Regexp {
 
 // isTrap reports a plain scalar that is not a string to every reader.
 func isTrap(s string) bool {
-	if len(s) > 64 || s == "-" || s == "+" || s == "." || s == "_" {
+	if len(s) > 1024 || s == "-" || s == "+" || s == "." || s == "_" {
 		return false
 	}
 	return trapForms().MatchString(s)

@@ -17,10 +17,11 @@ import (
 
 const chunkBytes = 64 << 10
 
-// Errors of a snapshot's receiver.
+// How a transfer fails.
 var (
 	errChecksum = errors.New("snapshot does not match its checksum")
 	errRefused  = errors.New("refused by the receiver")
+	errSource   = errors.New("read the copy to send")
 )
 
 // SendSnapshot implements consensus.Transport. It gives up when nothing moves for a while, not after a fixed time.
@@ -32,13 +33,22 @@ func (t *Transport) SendSnapshot(ctx context.Context, to consensus.Member, heade
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	defer func() { _ = conn.Close() }()
-	if err := t.sendSnapshot(conn, header, body); err != nil {
+	err = t.writeSnapshot(conn, header, body)
+	if errors.Is(err, errSource) {
+		return fmt.Errorf("snapshot to %s: %w", to.Name, err)
+	}
+	// A receiver that refuses stops reading, so the write fails first; its reason says more.
+	verdict := readVerdict(conn, t.cfg.ReadTimeout)
+	if err == nil || errors.Is(verdict, errRefused) {
+		err = verdict
+	}
+	if err != nil {
 		return fmt.Errorf("snapshot to %s: %w", to.Name, err)
 	}
 	return nil
 }
 
-func (t *Transport) sendSnapshot(conn net.Conn, header []byte, body io.Reader) error {
+func (t *Transport) writeSnapshot(conn net.Conn, header []byte, body io.Reader) error {
 	w := bufio.NewWriterSize(conn, chunkBytes+4)
 	if err := t.write(conn, w, [][]byte{header}); err != nil {
 		return err
@@ -58,17 +68,15 @@ func (t *Transport) sendSnapshot(conn net.Conn, header []byte, body io.Reader) e
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("read copy: %w", err)
+			return fmt.Errorf("%w: %w", errSource, err)
 		}
 	}
 	trailer := binary.BigEndian.AppendUint64(make([]byte, 4, 4+8+sha256.Size), total)
 	if err := conn.SetWriteDeadline(time.Now().Add(t.cfg.WriteTimeout)); err != nil {
 		return err
 	}
-	if _, err := conn.Write(sum.Sum(trailer)); err != nil {
-		return err
-	}
-	return readVerdict(conn, t.cfg.ReadTimeout)
+	_, err := conn.Write(sum.Sum(trailer))
+	return err
 }
 
 func readVerdict(conn net.Conn, timeout time.Duration) error {
@@ -109,8 +117,15 @@ func (t *Transport) receiveSnapshot(ctx context.Context, conn net.Conn, name str
 	reason := err.Error()
 	reason = reason[:min(len(reason), 1024)]
 	verdict := binary.BigEndian.AppendUint16([]byte{1}, uint16(len(reason)))
-	_, e := conn.Write(append(verdict, reason...))
-	return errors.Join(err, e)
+	if _, e := conn.Write(append(verdict, reason...)); e != nil {
+		return errors.Join(err, e)
+	}
+	// Take in some of what is on its way: closing with unread bytes would reset the connection and lose the reason.
+	if e := conn.SetReadDeadline(time.Now().Add(time.Second)); e != nil {
+		return errors.Join(err, e)
+	}
+	_, _ = io.CopyN(io.Discard, conn, 16*chunkBytes)
+	return err
 }
 
 // snapshotReader yields the chunks and checks the trailer before it says io.EOF.

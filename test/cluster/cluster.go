@@ -29,8 +29,11 @@ type Factory func(dir string) (Machine, error)
 type Options struct {
 	Machine Factory // default: OpenLedger
 	Tune    func(*consensus.Config)
-	Logger  *slog.Logger  // default: the test's log, from warnings on
-	Tick    time.Duration // default 10 ms: elections take 0.1 to 0.2 s
+	// Transport replaces the in-memory network, and Addr the addresses on it, for tests of a real one.
+	Transport func(*Member) (consensus.Transport, error)
+	Addr      func(name string) string
+	Logger    *slog.Logger  // default: the test's log, from warnings on
+	Tick      time.Duration // default 10 ms: elections take 0.1 to 0.2 s
 }
 
 // Cluster is a set of members in one process.
@@ -98,7 +101,7 @@ func Start(t testing.TB, size int, opts Options) *Cluster {
 func (c *Cluster) Bootstrap(name string) *Member {
 	c.t.Helper()
 	m := c.add(name)
-	if err := consensus.Bootstrap(c.config(m)); err != nil {
+	if err := consensus.Bootstrap(c.base(m)); err != nil {
 		c.t.Fatalf("bootstrap %s: %v", name, err)
 	}
 	c.Up(name)
@@ -116,7 +119,7 @@ func (c *Cluster) Join(name string) *Member {
 	if err != nil {
 		c.t.Fatalf("add %s: %v", name, err)
 	}
-	if err := consensus.Join(c.config(m), added.ID, sponsor.Node.Members()); err != nil {
+	if err := consensus.Join(c.base(m), added.ID, sponsor.Node.Members()); err != nil {
 		c.t.Fatalf("join %s: %v", name, err)
 	}
 	c.Up(name)
@@ -125,6 +128,9 @@ func (c *Cluster) Join(name string) *Member {
 
 func (c *Cluster) add(name string) *Member {
 	m := &Member{Name: name, Addr: name + ".peer:1", Dir: filepath.Join(c.t.TempDir(), name)}
+	if c.opts.Addr != nil {
+		m.Addr = c.opts.Addr(name)
+	}
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
 		c.t.Fatal(err)
 	}
@@ -133,10 +139,23 @@ func (c *Cluster) add(name string) *Member {
 	return m
 }
 
-func (c *Cluster) config(m *Member) consensus.Config {
-	cfg := consensus.Config{
+// base is a config that prepares a directory and cannot run.
+func (c *Cluster) base(m *Member) consensus.Config {
+	return consensus.Config{
 		Dir: m.Dir, Self: consensus.Member{Name: m.Name, PeerAddr: m.Addr, APIAddr: "api." + m.Name + ":1"},
-		Transport: c.Net.Port(m.Name, m.Addr), Tick: c.opts.Tick, Logger: c.opts.Logger.With("member", m.Name),
+		Tick: c.opts.Tick, Logger: c.opts.Logger.With("member", m.Name),
+	}
+}
+
+func (c *Cluster) config(m *Member) consensus.Config {
+	cfg := c.base(m)
+	cfg.Transport = c.Net.Port(m.Name, m.Addr)
+	if c.opts.Transport != nil {
+		transport, err := c.opts.Transport(m)
+		if err != nil {
+			c.t.Fatalf("transport of %s: %v", m.Name, err)
+		}
+		cfg.Transport = transport
 	}
 	if c.opts.Tune != nil {
 		c.opts.Tune(&cfg)

@@ -15,6 +15,7 @@ import (
 // I1: commands acknowledged while the leader dies are there afterwards, once each as consensus is concerned: a caller
 // that is told "ambiguous" does not repeat here, so no command may be applied twice.
 func TestLeaderDeathLosesNoAcknowledgedCommandAndAppliesNoneTwice(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 3, Options{})
 	leader := c.Leader()
 	survivors := c.Followers(leader)
@@ -63,6 +64,7 @@ func TestLeaderDeathLosesNoAcknowledgedCommandAndAppliesNoneTwice(t *testing.T) 
 
 // With the real tick the first write after the leader's death is acknowledged well within 3 s.
 func TestLeaderDeathIsOverInThreeSeconds(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 3, Options{Tick: 50 * time.Millisecond})
 	var worst time.Duration
 	for round := range 3 {
@@ -82,6 +84,7 @@ func TestLeaderDeathIsOverInThreeSeconds(t *testing.T) {
 }
 
 func TestWholeGroupKilledAtOnceElectsAgainAndKeepsEverything(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 3, Options{})
 	writeMany(t, c, c.Leader(), "kept", 30)
 	for _, name := range []string{"h1", "h2", "h3"} {
@@ -98,6 +101,7 @@ func TestWholeGroupKilledAtOnceElectsAgainAndKeepsEverything(t *testing.T) {
 }
 
 func TestTwoOfThreeStartWithoutTheThird(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 3, Options{})
 	writeMany(t, c, c.Leader(), "kept", 5)
 	for _, name := range []string{"h1", "h2", "h3"} {
@@ -112,6 +116,7 @@ func TestTwoOfThreeStartWithoutTheThird(t *testing.T) {
 }
 
 func TestSingleMemberRestartsByItself(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 1, Options{})
 	writeMany(t, c, c.Any(), "a", 3)
 	c.Kill("h1")
@@ -128,6 +133,7 @@ func small(cfg *consensus.Config) {
 }
 
 func TestMemberThatIsBehindTheLogIsGivenASnapshot(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 3, Options{Tune: small})
 	leader := c.Leader()
 	away := c.Followers(leader)[0]
@@ -147,6 +153,7 @@ func TestMemberThatIsBehindTheLogIsGivenASnapshot(t *testing.T) {
 
 // A snapshot that breaks off is sent again when the link is back.
 func TestBrokenSnapshotIsSentAgain(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 3, Options{Tune: small})
 	leader := c.Leader()
 	away := c.Followers(leader)[0]
@@ -176,6 +183,7 @@ func TestBrokenSnapshotIsSentAgain(t *testing.T) {
 
 // A crash between the machine's restore and the log's is made up for at the next start, whichever came first.
 func TestCrashWhileInstallingASnapshotIsRecovered(t *testing.T) {
+	t.Parallel()
 	for _, restored := range []bool{false, true} {
 		t.Run(fmt.Sprintf("machine restored %v", restored), func(t *testing.T) {
 			c := Start(t, 3, Options{Tune: small})
@@ -220,6 +228,7 @@ func pretendInstall(t *testing.T, away, leader *Member, index uint64) {
 }
 
 func TestSecondProcessOnTheDirectoryIsRefusedByName(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 1, Options{})
 	path := filepath.Join(c.Any().Dir, "raft.db")
 	_, err := raftlog.Open(path)

@@ -44,6 +44,7 @@ func count(lines []string) map[string]int {
 }
 
 func TestGroupGrowsFromOneToThreeAndLearnersAreMadeVoters(t *testing.T) {
+	t.Parallel()
 	c := New(t, Options{})
 	h1 := c.Bootstrap("h1")
 	writeMany(t, c, h1, "one", 5)
@@ -65,6 +66,7 @@ func TestGroupGrowsFromOneToThreeAndLearnersAreMadeVoters(t *testing.T) {
 }
 
 func TestAddMemberIsIdempotentByNameAndAddress(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 1, Options{})
 	ctx, cancel := c.timeout()
 	defer cancel()
@@ -94,6 +96,7 @@ func TestAddMemberIsIdempotentByNameAndAddress(t *testing.T) {
 }
 
 func TestRemovedLeaderHandsOverFirst(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 3, Options{})
 	old := c.Leader()
 	ctx, cancel := c.timeout()
@@ -114,6 +117,7 @@ func TestRemovedLeaderHandsOverFirst(t *testing.T) {
 }
 
 func TestTransferMovesLeadership(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 3, Options{})
 	old := c.Leader()
 	target := c.Followers(old)[1]
@@ -134,6 +138,7 @@ func TestTransferMovesLeadership(t *testing.T) {
 }
 
 func TestAnyMemberAnswersItsOwnProposalsAfterApplyingThem(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 3, Options{})
 	leader := c.Leader()
 	for _, m := range append(c.Followers(leader), leader) {

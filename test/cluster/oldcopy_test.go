@@ -44,6 +44,7 @@ func (w *voteWatch) by(id uint64) int {
 // F35: a member restarted from an old copy of its directory says nothing under its old id, is given the state again
 // under a new one, and ends with equal contents.
 func TestOldCopyOfADirectoryGetsNoVoteAndIsSeededAgain(t *testing.T) {
+	t.Parallel()
 	for _, tune := range []struct {
 		name string
 		opts Options
@@ -82,6 +83,7 @@ func TestOldCopyOfADirectoryGetsNoVoteAndIsSeededAgain(t *testing.T) {
 // With the third member away the one that knows better is alone, so nobody leads until the third is back; above all,
 // the old copy and the third do not make a majority that has forgotten.
 func TestOldCopyWithAThirdMemberCutLosesNothing(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 3, Options{})
 	leader := c.Leader()
 	victim, third := c.Followers(leader)[0], c.Followers(leader)[1]
@@ -139,6 +141,7 @@ func TestOldCopyWithAThirdMemberCutLosesNothing(t *testing.T) {
 
 // The records survive on disk: the old copy is found out also when everyone was restarted.
 func TestOldCopyIsFoundOutAfterTheWholeGroupWasDown(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 3, Options{})
 	victim := c.Followers(c.Leader())[0]
 	writeMany(t, c, c.Leader(), "early", 10)
@@ -167,6 +170,7 @@ func TestOldCopyIsFoundOutAfterTheWholeGroupWasDown(t *testing.T) {
 
 // A copy of the whole directory of a member that never missed anything is not an old copy.
 func TestHonestRestartIsNeverTakenForAnOldCopy(t *testing.T) {
+	t.Parallel()
 	c := Start(t, 3, Options{})
 	ids := map[string]uint64{}
 	for name, m := range c.Members {

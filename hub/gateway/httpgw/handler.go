@@ -217,7 +217,7 @@ func send(w http.ResponseWriter, status int, data []byte) error {
 
 // fail answers with err, if there is one.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if err == nil || r.Context().Err() != nil {
+	if err == nil {
 		return
 	}
 	status := fault.StatusOf(err)

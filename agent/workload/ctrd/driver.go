@@ -14,6 +14,7 @@ import (
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
 	"github.com/containerd/platforms"
 
 	"github.com/drover-fleet/drover/agent/workload"
@@ -74,6 +75,8 @@ func New(cfg Config) (*Driver, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	// The client logs through a logger of its own; what matters comes back as errors.
+	errs = append(errs, log.SetLevel("fatal"))
 	matcher := platforms.Default()
 	if cfg.Platform != "" {
 		p, err := platforms.Parse(cfg.Platform)

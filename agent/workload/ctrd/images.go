@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -42,6 +43,9 @@ func (d *Driver) HasImage(ctx context.Context, ref string) (bool, error) {
 	}
 	if err != nil {
 		return false, wrap("image "+ref, err)
+	}
+	if err := d.fits(ctx, img); err != nil {
+		return false, err
 	}
 	// What is unpacked runs, even when a layer's blob is gone.
 	if ok, err := img.IsUnpacked(ctx, d.cfg.Snapshotter); err == nil && ok {
@@ -138,7 +142,7 @@ func (d *Driver) Pull(ctx context.Context, ref string) error {
 	if _, err := digestOf(ref); err != nil {
 		return err
 	}
-	_, err := d.client.Pull(ctx, ref,
+	img, err := d.client.Pull(ctx, ref,
 		containerd.WithPlatformMatcher(d.matcher),
 		containerd.WithPullUnpack,
 		containerd.WithPullSnapshotter(d.cfg.Snapshotter),
@@ -146,7 +150,7 @@ func (d *Driver) Pull(ctx context.Context, ref string) error {
 		containerd.WithResolver(d.resolver()),
 	)
 	if err == nil {
-		return nil
+		return d.fits(ctx, img)
 	}
 	// The client has no error value of its own for this.
 	if strings.Contains(err.Error(), "no match for platform") {
@@ -156,6 +160,16 @@ func (d *Driver) Pull(ctx context.Context, ref string) error {
 		return fmt.Errorf("pull %s: %w: %w", ref, workload.ErrUnavailable, err)
 	}
 	return fmt.Errorf("pull %s: %w", ref, err)
+}
+
+// fits tells whether the image is built for this board. containerd checks that only for images behind an index. An image whose
+// configuration is not here, or names no platform, is not refused.
+func (d *Driver) fits(ctx context.Context, img containerd.Image) error {
+	s, err := img.Spec(ctx)
+	if err != nil || s.Architecture == "" || s.OS == "" || d.matcher.Match(platforms.Normalize(s.Platform)) {
+		return nil //nolint:nilerr // what is missing is found and fetched later
+	}
+	return fmt.Errorf("%s: %w: it is built for %s", img.Name(), workload.ErrNoPlatform, platforms.Format(s.Platform))
 }
 
 func (d *Driver) resolver() remotes.Resolver {

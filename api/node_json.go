@@ -19,7 +19,7 @@ type jsonParser struct {
 }
 
 // maxNodes is how many values one JSON object may have: it bounds the memory that 1 MiB of "[1,1,..." takes.
-const maxNodes = 200_000
+const maxNodes = 100_000
 
 // parseJSON parses data as one JSON value and nothing after it. Errors are a *parseFailure.
 func parseJSON(data []byte) (*node, error) {

@@ -197,7 +197,13 @@ func SelectableFields(k *Kind) []string {
 	case KindWorkloadRevision:
 		fields = append(fields, "spec.workload")
 	case KindTombstone:
-		fields = append(fields, "spec.device")
+		fields = append(fields, "spec.device", "spec.workload")
+	case KindEnrollmentRequest:
+		fields = append(fields, "spec.device", "status.phase")
+	case KindNamespace:
+		fields = append(fields, "status.phase")
+	case KindSecret:
+		fields = append(fields, "type")
 	case KindEvent:
 		fields = append(fields, "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "type", "reason")
 	}
@@ -220,7 +226,13 @@ func FieldValue(o Object, field string) string {
 	case *WorkloadRevision:
 		return pick(field, "spec.workload", o.Spec.Workload)
 	case *Tombstone:
-		return pick(field, "spec.device", o.Spec.Device)
+		return pick(field, "spec.device", o.Spec.Device, "spec.workload", o.Spec.Workload)
+	case *EnrollmentRequest:
+		return pick(field, "spec.device", o.Spec.Device, "status.phase", o.Status.Phase)
+	case *Namespace:
+		return pick(field, "status.phase", o.Status.Phase)
+	case *Secret:
+		return pick(field, "type", o.SecretType)
 	case *Event:
 		r := o.InvolvedObject
 		return pick(field, "involvedObject.kind", r.Kind, "involvedObject.namespace", r.Namespace, "involvedObject.name", r.Name,

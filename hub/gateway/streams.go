@@ -132,7 +132,9 @@ func (g *Gateway) Stream(ctx context.Context, p Peer, id string, body io.Reader,
 	case err = <-copied:
 	case <-v.closed:
 		interrupt()
-		<-copied
+		if <-copied == nil {
+			return nil // everything was sent before the reader left
+		}
 		return fault.Expired.Errorf("stream %s: whoever asked for it went away", id)
 	case <-ctx.Done():
 		interrupt()

@@ -11,7 +11,7 @@ import (
 )
 
 // step is how often a device looks at what it should run: one look stops the old and starts the new, the next finds it ready.
-const step = 500 * time.Millisecond
+const step = time.Second
 
 // outcome is what becomes of a revision on a device.
 type outcome int
@@ -148,7 +148,7 @@ func (d *devices) report(ctx context.Context, a *api.Assignment) {
 	}
 	st.ReportedAt = api.TimeOf(time.Now())
 	*next.Type() = api.TypeMeta{APIVersion: api.FleetV1, Kind: "Assignment"}
-	_, _ = d.c.Update(ctx, next, client.WriteOptions{Subresource: "status"}) // a lost race is tried at the next step
+	_, _ = d.c.Update(ctx, next, client.WriteOptions{Subresource: "status", Cause: a.Metadata.ResourceVersion}) // a lost race is tried at the next step
 }
 
 func (d *devices) image(ctx context.Context, a *api.Assignment) string {
@@ -176,4 +176,12 @@ func (d *devices) obey(ctx context.Context) {
 			d.mu.Unlock()
 		}
 	}
+}
+
+// forget makes the hub deaf: it remembers no contact and hears of none.
+func (d *devices) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.online)
+	clear(d.heard)
 }

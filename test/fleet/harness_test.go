@@ -49,6 +49,7 @@ type fleet struct {
 // bubble runs a test in fake time with n devices that are connected, named pi-0 ... and labelled site=north or, each third,
 // site=south.
 func bubble(t *testing.T, n int, body func(f *fleet)) {
+	t.Parallel() // most of a test's time is waiting for the disk
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := mvcc.Open(filepath.Join(dir, "state"), mvcc.Options{})
@@ -237,7 +238,7 @@ func (f *fleet) eventually(within time.Duration, check func() string) {
 		if time.Now().After(deadline) {
 			f.Fatalf("not within %v: %s", within, why)
 		}
-		f.pass(250 * time.Millisecond)
+		f.pass(time.Second)
 	}
 }
 

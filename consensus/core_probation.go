@@ -21,7 +21,6 @@ const maxHints = 64
 // probe is what a member in probation has learned.
 type probe struct {
 	nonce   uint64
-	since   uint64 // tick
 	term    uint64 // durable
 	last    uint64 // durable
 	virgin  bool   // an empty log, which waits for the leader's word

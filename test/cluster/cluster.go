@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -260,15 +261,27 @@ func (c *Cluster) copyDir(from, to string) {
 	}
 }
 
+// metaPages is what bbolt rewrites last in each commit, in bytes from the start of the file.
+const metaPages = 2 * 4096
+
+// copyFile copies a file that may be in use, as of one moment between two commits: if the meta pages are the same
+// before and after, no commit ended meanwhile, and one in progress touches only pages that the copy does not refer to.
 func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
+	for {
+		data, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		in, err := os.Open(from)
+		if err != nil {
+			return err
+		}
+		head, err := io.ReadAll(io.LimitReader(in, metaPages))
+		if err := errors.Join(err, in.Close()); err != nil {
+			return err
+		}
+		if bytes.Equal(head, data[:min(len(data), metaPages)]) {
+			return os.WriteFile(to, data, 0o600)
+		}
 	}
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return errors.Join(err, in.Close())
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, in.Close(), out.Close())
 }

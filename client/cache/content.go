@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,32 +105,29 @@ func (x *index) remove(key Key, o api.Object) {
 	}
 }
 
-// difference is what leads from the content to fresh: deletions first, then the rest by revision.
+// difference is what leads from the content to fresh, by revision. What is gone carries the revision of the list, since its own
+// is not known, unless another object has taken its name: then that one's.
 func (c *content) difference(fresh map[Key]api.Object, revision string) []Change {
-	var gone, rest []Change
-	for key, old := range c.objects {
-		if now, ok := fresh[key]; !ok || now.Meta().UID != old.Meta().UID {
-			gone = append(gone, Change{Old: old, Revision: revision})
-		}
-	}
+	var out []Change
 	for key, now := range fresh {
-		old := c.objects[key]
+		old, at := c.objects[key], now.Meta().ResourceVersion
 		switch {
-		case old == nil || old.Meta().UID != now.Meta().UID:
-			rest = append(rest, Change{New: now, Revision: now.Meta().ResourceVersion})
-		case old.Meta().ResourceVersion != now.Meta().ResourceVersion:
-			rest = append(rest, Change{Old: old, New: now, Revision: now.Meta().ResourceVersion})
+		case old == nil:
+			out = append(out, Change{New: now, Revision: at})
+		case old.Meta().UID != now.Meta().UID:
+			out = append(out, Change{Old: old, Revision: at}, Change{New: now, Revision: at})
+		case old.Meta().ResourceVersion != at:
+			out = append(out, Change{Old: old, New: now, Revision: at})
 		}
 	}
-	slices.SortFunc(gone, func(a, b Change) int { return KeyOf(a.Old).Compare(KeyOf(b.Old)) })
-	slices.SortFunc(rest, func(a, b Change) int {
-		if Newer(a.Revision, b.Revision) {
-			return 1
+	for key, old := range c.objects {
+		if _, ok := fresh[key]; !ok {
+			out = append(out, Change{Old: old, Revision: revision})
 		}
-		if Newer(b.Revision, a.Revision) {
-			return -1
-		}
-		return KeyOf(a.New).Compare(KeyOf(b.New))
+	}
+	// Stable, so that a deletion stays before what took its name.
+	slices.SortStableFunc(out, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(number(a.Revision), number(b.Revision)), KeyOf(a.Object()).Compare(KeyOf(b.Object())))
 	})
-	return append(gone, rest...)
+	return out
 }

@@ -139,7 +139,7 @@ func (c *Client) attempt(ctx context.Context, server string, q call) (*http.Resp
 		c.passWarnings(resp.Header)
 		return resp, nil
 	}
-	defer resp.Body.Close() //nolint:errcheck // read only
+	defer resp.Body.Close()
 	return nil, refusalOf(resp)
 }
 
@@ -198,7 +198,7 @@ func (c *Client) read(ctx context.Context, q call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // read only
+	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
 		return nil, fault.Unavailable.Errorf("the answer broke off: %w", err)

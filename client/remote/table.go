@@ -81,7 +81,7 @@ func (c *Client) WatchTable(ctx context.Context, k *api.Kind, o client.WatchOpti
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // read only
+	defer resp.Body.Close()
 	for d := json.NewDecoder(resp.Body); ; {
 		var e struct {
 			Type   client.EventType `json:"type"`

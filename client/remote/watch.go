@@ -28,7 +28,7 @@ func (c *Client) Watch(ctx context.Context, k *api.Kind, o client.WatchOptions) 
 		q.Set("allowWatchBookmarks", "true")
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	resp, err := c.do(ctx, call{method: http.MethodGet, path: collection(k, o.Namespace), query: q})
+	resp, err := c.do(ctx, call{method: http.MethodGet, path: collection(k, o.Namespace), query: q}) //nolint:bodyclose // the watcher closes it
 	if err != nil {
 		cancel()
 		return nil, err
@@ -60,7 +60,7 @@ type watcher struct {
 
 func (w *watcher) read() {
 	defer close(w.done)
-	defer w.body.Close() //nolint:errcheck // read only
+	defer w.body.Close()
 	d := json.NewDecoder(w.body)
 	for {
 		r := w.next(d)

@@ -104,7 +104,7 @@ func (r *Resolver) Resolve(ctx context.Context, image string) (string, error) {
 type session struct {
 	r     *Resolver
 	ref   Reference
-	ctx   context.Context //nolint:containedctx // lives for one call
+	ctx   context.Context // lives for one call
 	token string
 }
 

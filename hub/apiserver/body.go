@@ -54,7 +54,7 @@ func (x *exchange) object() (api.Object, error) {
 	case "application/yaml":
 		return x.decodeManifest(body)
 	}
-	return nil, fault.UnsupportedMedia.Errorf("content type %q: send application/json or application/yaml", clip(media))
+	return nil, fault.UnsupportedMedia.Errorf("content type %q: send application/json or application/yaml (kubectl create -f and apply -f do)", clip(media))
 }
 
 // decode reads JSON as strictly as the request asks for. A body that names no kind is of the path's.

@@ -279,7 +279,7 @@ func (b *browser) send(method, path, body string, headers ...string) reply {
 	if err != nil {
 		b.t.Fatalf("%s %s: %v", method, path, err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read only
+	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
 	if err != nil {
 		b.t.Fatalf("%s %s: %v", method, path, err)

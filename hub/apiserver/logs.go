@@ -41,7 +41,7 @@ func (x *exchange) deviceLog() error {
 	q.UID = a.Metadata.UID
 	log, err := x.s.cfg.Logs.Logs(x.r.Context(), a.Spec.Device, q)
 	if err == nil {
-		defer log.Close() //nolint:errcheck // read only
+		defer log.Close()
 		return x.stream(http.StatusOK, plainText, log)
 	}
 	if x.r.Header.Get(remote.HeaderLocalOnly) != "" || !fault.Is(err, fault.Unavailable) {
@@ -91,7 +91,7 @@ func (x *exchange) logElsewhere(device string, here error) error {
 			_ = resp.Body.Close()
 			continue
 		}
-		defer resp.Body.Close() //nolint:errcheck // read only
+		defer resp.Body.Close()
 		return x.stream(resp.StatusCode, resp.Header.Get("Content-Type"), resp.Body)
 	}
 	return fault.Unavailable.Errorf("device %q has no link to any member of the hub now (%s): its log cannot be read until it is back", device, x.lastHeard(device))
@@ -135,24 +135,24 @@ func (x *exchange) stream(status int, contentType string, from io.Reader) error 
 		return nil
 	}
 	if err := x.w.flush(); err != nil {
-		return nil //nolint:nilerr // the client is gone
+		return nil // the client is gone
 	}
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
 			if _, werr := x.w.Write(buf[:n]); werr != nil {
-				return nil //nolint:nilerr // the client is gone or takes nothing
+				return nil // the client is gone or takes nothing
 			}
 			if werr := x.w.flush(); werr != nil {
-				return nil //nolint:nilerr // the same
+				return nil // the same
 			}
 		}
 		switch {
-		case err == io.EOF: //nolint:errorlint // io.Reader's contract
+		case err == io.EOF: // io.Reader's contract
 			return nil
 		case context.Cause(x.r.Context()) != nil:
-			return nil //nolint:nilerr // the client is gone
+			return nil // the client is gone
 		case err != nil:
 			x.s.cfg.Logger.Warn("log broke off", "request_id", x.id, "object", x.route.object(), "err", err)
 			panic(http.ErrAbortHandler)

@@ -88,7 +88,7 @@ func TestLogComesFromTheMemberThatHasTheLink(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer log.Close() //nolint:errcheck // read only
+			defer log.Close()
 			got, err := io.ReadAll(log)
 			if err != nil || string(got) != "line\n" {
 				t.Errorf("log: got %q, %v; want the line", got, err)
@@ -126,7 +126,7 @@ func TestFollowedLogIsFlushedAsItComes(t *testing.T) {
 		t.Fatalf("got %q, %v; want the first line while the log is open", line, err)
 	}
 	close(logs.wait)
-	if _, err := s.in.ReadByte(); err != io.EOF { //nolint:errorlint // io.Reader's contract
+	if _, err := s.in.ReadByte(); err != io.EOF { // io.Reader's contract
 		t.Errorf("got %v, want the end", err)
 	}
 }

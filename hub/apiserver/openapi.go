@@ -62,11 +62,9 @@ func (x *exchange) openAPIv3() error {
 // openAPIv2 answers with a document that describes nothing. kubectl before 1.25 looks a kind up in it before it creates or
 // applies, and leaves validation to the server where it finds none; the server's is strict.
 func (x *exchange) openAPIv2() error {
-	for part := range strings.SplitSeq(x.r.Header.Get("Accept"), ",") {
-		// The names have an "@" or a "." before their version, by the age of the client.
-		if media := strings.TrimSpace(part); strings.HasPrefix(media, "application/com.github.proto-openapi.spec.v2") {
-			return x.w.bytes(http.StatusOK, media, []byte("\x0a\x032.0")) // field 1, swagger: "2.0"
-		}
+	// Clients ask by a name with "@v1.0", which is no media type; the answer's name has ".v1.0", as from Kubernetes.
+	if strings.Contains(x.r.Header.Get("Accept"), "application/com.github.proto-openapi.spec.v2") {
+		return x.w.bytes(http.StatusOK, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", []byte("\x0a\x032.0")) // field 1, swagger: "2.0"
 	}
 	return x.w.json(http.StatusOK, object{"swagger": "2.0", "info": object{"title": "Drover", "version": api.Version}, "paths": object{}})
 }

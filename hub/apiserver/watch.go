@@ -51,7 +51,7 @@ func (x *exchange) watch() error {
 		return nil
 	}
 	if err := x.w.flush(); err != nil {
-		return nil //nolint:nilerr // the client is gone
+		return nil // the client is gone
 	}
 	s := &watchStream{x: x, render: render, bookmarks: o.Bookmarks, initial: o.ResourceVersion == "" || o.ResourceVersion == "0"}
 	x.pump(ctx, cancel, w, s)
@@ -86,7 +86,7 @@ func (x *exchange) pump(ctx context.Context, cancel context.CancelFunc, w client
 		}
 		if err != nil {
 			cancel()
-			for range events { //nolint:revive // drained, so that the reader ends
+			for range events { // drained, so that the reader ends
 			}
 			return
 		}

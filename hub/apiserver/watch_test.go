@@ -186,7 +186,7 @@ func TestWatchThatFallsBehindEndsWithAnErrorEvent(t *testing.T) {
 	if e.Type != "ERROR" || st.Code != 410 || st.Reason != "Expired" {
 		t.Errorf("got %s %+v, want ERROR with 410", e.Type, st)
 	}
-	if _, err := s.in.ReadByte(); err != io.EOF { //nolint:errorlint // io.Reader's contract
+	if _, err := s.in.ReadByte(); err != io.EOF { // io.Reader's contract
 		t.Errorf("after the error: got %v, want the end", err)
 	}
 }
@@ -229,7 +229,7 @@ func TestClientThatReadsNothingIsCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read only
+	defer resp.Body.Close()
 	big := &api.ConfigMap{Metadata: api.ObjectMeta{Name: "big"}, Data: map[string]string{"k": strings.Repeat("v", 512<<10)}}
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })

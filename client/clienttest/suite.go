@@ -38,6 +38,7 @@ func Run(t *testing.T, open func(t *testing.T) Env) {
 		{"OldResourceVersionConflicts", oldResourceVersionConflicts},
 		{"UpdateWithoutResourceVersionIsMadeOnTheServer", updateWithoutResourceVersion},
 		{"ConcurrentUpdatesWithoutResourceVersionAllSucceed", concurrentUpdates},
+		{"ObjectsGivenMayBeShared", objectsGivenMayBeShared},
 		{"WriteThatChangesNothingWritesNothing", noopWritesNothing},
 		{"SpecAndStatusHaveOneWriterEach", specAndStatusAreApart},
 		{"GenerationCountsSpecChanges", generationCountsSpecChanges},

@@ -135,6 +135,31 @@ func concurrentUpdates(h *harness) {
 	}
 }
 
+// Callers hand in objects of a cache, which others read at the same time: the race detector watches.
+func objectsGivenMayBeShared(h *harness) {
+	shared := h.create(workload("w", image("1"))).(*api.Workload)
+	want := api.Copy(shared)
+	var wg sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		wg.Go(func() {
+			tx := client.Transaction{DryRun: i%2 == 0, Items: []client.TxItem{{Verb: client.TxApply, Object: shared}, {Verb: client.TxUpdate, Object: shared}}}
+			if _, errs[i] = h.Client.Transact(h.ctx, tx); fault.Is(errs[i], fault.Conflict) {
+				errs[i] = nil // the apply of another was quicker
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			h.Error(err)
+		}
+	}
+	if d := cmp.Diff(want, shared); d != "" {
+		h.Fatalf("the object given was changed (-before +after):\n%s", d)
+	}
+}
+
 func noopWritesNothing(h *harness) {
 	first := h.create(configMap("a", map[string]string{"k": "v"})).(*api.ConfigMap)
 	before := h.list(api.KindConfigMap, client.ListOptions{}).ResourceVersion

@@ -41,13 +41,14 @@ func decodeStored(ref api.Ref, value []byte) (api.Object, error) {
 	return obj, nil
 }
 
-// plain is the object's JSON as compared for change: everything but the resourceVersion. It may hold secrets.
+// plain is the object's JSON as compared for change: everything but the resourceVersion. It may hold secrets. The object may be
+// shared with readers, so it is not touched, not even for a moment.
 func plain(obj api.Object) ([]byte, error) {
-	m := obj.Meta()
-	rv := m.ResourceVersion
-	m.ResourceVersion = ""
-	b, err := json.Marshal(obj)
-	m.ResourceVersion = rv
+	v := reflect.New(reflect.TypeOf(obj).Elem())
+	v.Elem().Set(reflect.ValueOf(obj).Elem())
+	shallow := v.Interface().(api.Object)
+	shallow.Meta().ResourceVersion = ""
+	b, err := json.Marshal(shallow)
 	if err != nil {
 		return nil, fault.BadRequest.Errorf("object cannot be written as JSON: %w", err)
 	}

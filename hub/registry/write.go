@@ -258,10 +258,10 @@ func (c *actorClient) asStands(ctx context.Context, rq *request) ([]client.TxRes
 			return nil, err
 		}
 		r := client.TxResult{Object: e.cur, Action: actionConfigured}
-		switch {
-		case w.verb == client.TxDelete:
+		switch w.verb {
+		case client.TxDelete:
 			r.Action = actionDeleted
-		case w.verb == client.TxCreate:
+		case client.TxCreate:
 			r.Action = actionCreated
 		}
 		if e.cur == nil {

@@ -67,3 +67,11 @@ func (a *Agent) LinkState() link.State {
 	defer a.mu.Unlock()
 	return a.state
 }
+
+// Found tells the agent what was found out about the board since the start.
+func (a *Agent) Found(f wire.Facts) {
+	a.mu.Lock()
+	a.facts = f
+	a.mu.Unlock()
+	a.inbox.put(func() { a.inbox.facts = &FactsChanged{f} })
+}

@@ -30,7 +30,7 @@ func (s *Session) polls(ctx context.Context, c Conn, hold time.Duration) error {
 	}
 	hold = min(hold, maxHold)
 	var last told
-	for {
+	for ctx.Err() == nil {
 		q, began := s.question(last), time.Now()
 		var reply wire.PollReply
 		err := s.within(ctx, hold+s.c.PollMargin, func(ctx context.Context) (err error) {
@@ -58,6 +58,7 @@ func (s *Session) polls(ctx context.Context, c Conn, hold time.Duration) error {
 			sleep(ctx, tooSoon+time.Duration(s.c.Random(int64(tooSoon))))
 		}
 	}
+	return ctx.Err()
 }
 
 // question asks for what is newer than what the agent stored; or, while it may still be fetching bodies for it, newer than what it

@@ -138,8 +138,7 @@ func (g *Gateway) Stream(ctx context.Context, p Peer, id string, body io.Reader,
 		return fault.Expired.Errorf("stream %s: whoever asked for it went away", id)
 	case <-ctx.Done():
 		interrupt()
-		<-copied
-		return ctx.Err()
+		return errors.Join(ctx.Err(), <-copied)
 	}
 	if errors.Is(err, io.ErrClosedPipe) {
 		return fault.Expired.Errorf("stream %s: whoever asked for it went away", id)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto"
 	"crypto/rand"
-	"crypto/x509"
 	"io"
 	"log/slog"
 	mrand "math/rand/v2"
@@ -275,17 +274,6 @@ func (b *board) runsRevision(uid string) string {
 func (b *board) awaitError(want string) {
 	b.t.Helper()
 	eventually(b.t, "link error with "+want, func() bool { return strings.Contains(b.lastError(), want) })
-}
-
-func pool(t *testing.T, ders ...[]byte) *x509.CertPool {
-	t.Helper()
-	p := x509.NewCertPool()
-	for _, d := range ders {
-		c, err := x509.ParseCertificate(d)
-		check(t, err)
-		p.AddCert(c)
-	}
-	return p
 }
 
 func readAll(t *testing.T, r io.Reader) string {

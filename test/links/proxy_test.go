@@ -1,7 +1,6 @@
 package links
 
 import (
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -72,9 +71,7 @@ func (p *proxy) copy(to, from net.Conn) {
 			continue
 		}
 		if _, werr := to.Write(buf[:n]); werr != nil || err != nil {
-			if err == io.EOF || err != nil {
-				_ = to.Close()
-			}
+			_ = to.Close()
 			return
 		}
 	}

@@ -44,7 +44,8 @@ func (x *exchange) deviceLog() error {
 		defer log.Close()
 		return x.stream(http.StatusOK, plainText, log)
 	}
-	if x.r.Header.Get(remote.HeaderLocalOnly) != "" || !fault.Is(err, fault.Unavailable) {
+	// Timeout: what this member takes for a link may be dead, and the device's live one elsewhere.
+	if x.r.Header.Get(remote.HeaderLocalOnly) != "" || !fault.Is(err, fault.Unavailable, fault.Timeout) {
 		return err
 	}
 	return x.logElsewhere(a.Spec.Device, err)
@@ -55,21 +56,18 @@ func logQuery(v url.Values) (wire.Logs, error) {
 	if len(q.Container) > 63 {
 		return q, fault.BadRequest.Errorf("container %q: names have at most 63 bytes", clip(q.Container))
 	}
-	for name, to := range map[string]*int64{"tailLines": &q.TailLines} {
-		text := v.Get(name)
-		if text == "" {
-			continue
-		}
+	if text := v.Get("tailLines"); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 0 {
-			return q, fault.BadRequest.Errorf("%s %q: want a number from 0 up", name, clip(text))
+			return q, fault.BadRequest.Errorf("tailLines %q: want a number from 0 up", clip(text))
 		}
-		*to = n
+		q.TailLines = n
 	}
 	return q, nil
 }
 
-// logElsewhere asks the other members in turn, each for what it has itself. None has it: the device is linked to none.
+// logElsewhere asks the other members in turn, each for what it has itself. Where none has it the device is linked to none,
+// or does not answer here, which is what the error then says.
 func (x *exchange) logElsewhere(device string, here error) error {
 	if x.s.cfg.Members == nil || x.s.cfg.Peer == nil {
 		return here
@@ -87,12 +85,15 @@ func (x *exchange) logElsewhere(device string, here error) error {
 			x.s.cfg.Logger.Info("log not passed on", "request_id", x.id, "member", m.Name, "err", err)
 			continue
 		}
-		if resp.StatusCode == http.StatusServiceUnavailable {
+		if resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusGatewayTimeout {
 			_ = resp.Body.Close()
 			continue
 		}
 		defer resp.Body.Close()
 		return x.stream(resp.StatusCode, resp.Header.Get("Content-Type"), resp.Body)
+	}
+	if fault.Is(here, fault.Timeout) {
+		return here
 	}
 	return fault.Unavailable.Errorf("device %q has no link to any member of the hub now (%s): its log cannot be read until it is back", device, x.lastHeard(device))
 }

@@ -19,6 +19,7 @@ import (
 // fakeLogs answers as the gateway of one member; without a text the device's link is not there.
 type fakeLogs struct {
 	text  string
+	err   error // instead of "no link here"
 	asked atomic.Int32
 	last  atomic.Pointer[wire.Logs]
 	wait  chan struct{} // when set, the log goes on after its text until it is closed
@@ -27,6 +28,9 @@ type fakeLogs struct {
 func (f *fakeLogs) Logs(_ context.Context, device string, q wire.Logs) (io.ReadCloser, error) {
 	f.asked.Add(1)
 	f.last.Store(&q)
+	if f.err != nil {
+		return nil, f.err
+	}
 	if f.text == "" {
 		return nil, fault.Unavailable.Errorf("device %q has no link to this member", device)
 	}
@@ -80,7 +84,7 @@ func TestLogComesFromTheMemberThatHasTheLink(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		first, second *fakeLogs
-	}{{"here", &fakeLogs{text: "line\n"}, &fakeLogs{}}, {"elsewhere", &fakeLogs{}, &fakeLogs{text: "line\n"}}} {
+	}{{"here", &fakeLogs{text: "line\n"}, &fakeLogs{}}, {"elsewhere", &fakeLogs{}, &fakeLogs{text: "line\n"}}, {"half-open here", &fakeLogs{err: fault.Timeout.Errorf("no stream")}, &fakeLogs{text: "line\n"}}} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := twoMembers(t, tt.first, tt.second)
 			tail := int64(5)
@@ -98,7 +102,7 @@ func TestLogComesFromTheMemberThatHasTheLink(t *testing.T) {
 					t.Errorf("query: got %+v", q)
 				}
 			}
-			if tt.name == "elsewhere" && !strings.Contains(h.logs.String(), "actor=user:alice verb=get object=\"Assignment default/web.pi-07 (log)\"") {
+			if tt.name != "here" && !strings.Contains(h.logs.String(), "actor=user:alice verb=get object=\"Assignment default/web.pi-07 (log)\"") {
 				t.Errorf("the second member's record lacks who asked:\n%s", h.logs.String())
 			}
 		})
@@ -115,6 +119,11 @@ func TestLogOfADeviceWithoutALinkIsRefusedAtOnce(t *testing.T) {
 		t.Errorf("got %s after %d and %d questions, want one each", r.body, first.asked.Load(), second.asked.Load())
 	}
 	b.want(404, b.get("/apis/fleet.drover.dev/v1/namespaces/default/assignments/none/log"))
+	first.err = fault.Timeout.Errorf("device did not open the stream")
+	r = b.want(504, b.get("/apis/fleet.drover.dev/v1/namespaces/default/assignments/web.pi-07/log"))
+	if !strings.Contains(r.body, "did not open the stream") {
+		t.Errorf("dead link: got %s, want this member's own error", r.body)
+	}
 }
 
 func TestFollowedLogIsFlushedAsItComes(t *testing.T) {

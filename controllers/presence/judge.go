@@ -92,10 +92,11 @@ func (v view) judge(d *api.Device) finding {
 		return stands // nothing was heard that would change it
 	}
 	since := v.judging
-	if ok && stands.state == Connected {
-		since = v.now.Add(-age)
-	} else if stands.state == Late {
+	if stands.state == Late {
 		since = stands.since
+	}
+	if ok {
+		since = v.now.Add(-age)
 	}
 	accused := v.now.Sub(v.judging)
 	if ok {

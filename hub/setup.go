@@ -127,6 +127,7 @@ func askToJoin(ctx context.Context, server string, token wire.Token, rq enroll.J
 		if err != nil {
 			return fault.BadRequest.Errorf("server %q: %w", server, err)
 		}
+		post.Header.Set("Content-Type", "application/cbor")
 		resp, err := c.Do(post)
 		if err != nil {
 			return fault.Unreachable.Errorf("%w", err)

@@ -82,7 +82,7 @@ func FuzzParseKubeconfig(f *testing.F) {
 	f.Add([]byte(kubeconfig(goodCluster, goodUser)))
 	f.Add([]byte("current-context: a\ncontexts: [{name: a, context: {cluster: b}}]\nclusters: [{name: b, cluster: {server: 'https://[::1'}}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if k, err := ParseKubeconfig(data, t.TempDir(), ""); err == nil && len(k.Servers) == 0 {
+		if k, err := ParseKubeconfig(data, "", ""); err == nil && len(k.Servers) == 0 {
 			t.Error("accepted without a server")
 		}
 	})

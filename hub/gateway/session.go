@@ -192,7 +192,40 @@ func (g *Gateway) Report(ctx context.Context, p Peer, r wire.Report) (wire.Repor
 	return g.judgeReport(ctx, p, s, r)
 }
 
+// caughtUp waits until this member's view has what the device answers to: statuses of assignments that the view does not have
+// yet would be lost. Ahead when that takes too long: another member may have it.
+func (g *Gateway) caughtUp(ctx context.Context, p Peer, held wire.Position) error {
+	limit := time.Now().Add(g.o.BehindWait)
+	for {
+		id, ok := g.o.Identity()
+		if !ok {
+			return starting()
+		}
+		g.mu.Lock()
+		d, err := g.authorize(p)
+		v := nothing
+		if err == nil {
+			v = judge(id, d, g.view.seen(), held, nil, &Bundle{})
+		}
+		g.mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case v != wait && v != behind:
+			return nil
+		case time.Now().After(limit):
+			return fault.Ahead.Errorf("member %s is behind device %s, which answers to revision %d: try another member", g.o.Member, p.Device, held.Revision)
+		}
+		if !sleep(ctx, g.o.BehindWait/16) {
+			return ctx.Err()
+		}
+	}
+}
+
 func (g *Gateway) judgeReport(ctx context.Context, p Peer, s *session, r wire.Report) (wire.ReportReply, error) {
+	if err := g.caughtUp(ctx, p, r.Held); err != nil {
+		return wire.ReportReply{}, err
+	}
 	g.mu.Lock()
 	in, err := g.reportInputs(p, s, r)
 	last := s.last

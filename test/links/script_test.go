@@ -2,8 +2,11 @@ package links
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/wire"
 	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/hub/gateway/httpgw"
 )
 
 func hello(session uint64) wire.Hello {
@@ -318,5 +322,98 @@ func TestAClockInThePastStopsNothing(t *testing.T) {
 	eventually(t, "camera-1 runs", func() bool { return b.runsRevision(a.Metadata.UID) == "camera-1" })
 	if c := h.device("pi-01").Status.Clock; c.Trusted || c.Offset.Duration > -time.Hour {
 		t.Errorf("clock %+v; want far behind and not trusted", c)
+	}
+}
+
+func TestAHelloThatTellsNothingNewWritesNothing(t *testing.T) {
+	h := newHub(t, 0, nil)
+	m := h.member(memberOptions{})
+	b := enrolled(t, h, m, "pi-01")
+	say := func() error {
+		_, err := b.conn(m.url).Hello(t.Context(), wire.Hello{Capability: 1, AgentVersion: "test", BootID: "boot", Session: 3, WallTime: time.Now().UnixNano(),
+			Facts: wire.Facts{Platform: "linux/arm64/v8", CPUs: 4, Memory: 1 << 30, Storage: 29_999_999_999}})
+		return err
+	}
+	eventually(t, "the member serves", func() bool { return say() == nil })
+	d := h.device("pi-01")
+	if d.Status.Identity.Session != 3 || d.Status.Facts.Platform != "linux/arm64/v8" || len(d.Status.Capacity) != 3 {
+		t.Errorf("status %+v; want session, facts and capacity of the hello", d.Status)
+	}
+	before := h.backend.Revision()
+	other := h.member(memberOptions{})
+	eventually(t, "another member serves", func() bool {
+		_, err := b.conn(other.url).Report(t.Context(), wire.Report{Session: 9, Sequence: 1})
+		return fault.Is(err, fault.Conflict)
+	})
+	check(t, say())
+	if got := h.backend.Revision(); got != before {
+		t.Errorf("revision %d to %d; want no write", before, got)
+	}
+}
+
+func TestAReportToAMemberThatIsBehindIsNotLost(t *testing.T) {
+	h := newHub(t, 0, nil)
+	g := newGate()
+	lagging := h.member(memberOptions{gate: g})
+	b := enrolled(t, h, lagging, "pi-01")
+	eventually(t, "the lagging member serves", func() bool {
+		_, err := b.conn(lagging.url).Hello(t.Context(), hello(1))
+		return err == nil
+	})
+	g.shut()
+	ahead := h.member(memberOptions{})
+	a := h.assign("pi-01", "camera", "camera-1")
+	stop := b.connect(ahead.url)
+	eventually(t, "camera-1 runs", func() bool { return b.runsRevision(a.Metadata.UID) == "camera-1" })
+	eventually(t, "the hub knows", func() bool { return h.assignment(a).Status.Ready })
+	stop()
+	c := b.conn(lagging.url)
+	held, hash := b.Held()
+	m := hello(b.session)
+	m.Held, m.BundleHash = held, hash
+	_, err := c.Hello(t.Context(), m)
+	check(t, err)
+	r := wire.Report{Session: b.session, Sequence: 99, Held: held, BundleHash: hash, Statuses: []wire.Status{{UID: a.Metadata.UID, Phase: "Failed"}}}
+	if _, err := c.Report(t.Context(), r); !fault.Is(err, fault.Ahead) {
+		t.Errorf("report: %v, want Ahead", err)
+	}
+	g.lift()
+	eventually(t, "the report is taken once the member has caught up", func() bool {
+		reply, err := c.Report(t.Context(), r)
+		return err == nil && reply.Accepted
+	})
+	if got := h.assignment(a).Status.Phase; got != "Failed" {
+		t.Errorf("phase %s, want what the report said", got)
+	}
+}
+
+func TestMembersTellEachOtherOfContacts(t *testing.T) {
+	h := newHub(t, 0, nil)
+	m, other := h.member(memberOptions{}), h.member(memberOptions{})
+	pair, err := h.authority.ServerCertificate("h1", nil)
+	check(t, err)
+	roots := h.authority.Roots()
+	tr := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: wire.HubServerName, Certificates: []tls.Certificate{pair}}}
+	defer tr.CloseIdleConnections()
+	p := &httpgw.Pusher{Contacts: m.gateway.Contacts(), Peers: func() []string { return []string{other.url} }, Client: &http.Client{Transport: tr}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = p.Run(ctx) })
+	defer wg.Wait()
+	defer cancel()
+	m.gateway.Contacts().Touch("pi-01", 1)
+	eventually(t, "the other member knows", func() bool { _, ok := other.gateway.Contacts().Last("pi-01"); return ok })
+
+	b := enrolled(t, h, m, "pi-02")
+	cert, err := b.keeper.Certificate()
+	check(t, err)
+	dtr := tr.Clone()
+	dtr.TLSClientConfig.Certificates = []tls.Certificate{*cert}
+	defer dtr.CloseIdleConnections()
+	rs, err := (&http.Client{Transport: dtr}).Post(other.url+httpgw.PathContacts, "application/cbor", strings.NewReader(""))
+	check(t, err)
+	check(t, rs.Body.Close())
+	if rs.StatusCode != http.StatusForbidden {
+		t.Errorf("a device's word on contacts: %s, want 403", rs.Status)
 	}
 }

@@ -263,7 +263,7 @@ func compactedRevisionIsExpired(h *harness) {
 
 func transactionIsSeenWhole(h *harness) {
 	at := h.list(api.KindConfigMap, client.ListOptions{}).ResourceVersion
-	const pairs = 40
+	const pairs = 20
 	ctx, cancel := context.WithCancel(h.ctx)
 	defer cancel()
 	done := make(chan error, 1)

@@ -97,6 +97,7 @@ type Gateway struct {
 	o       Options
 	hellos  chan struct{}
 	streams *streams
+	stopped chan struct{} // closed when Run ends: held polls end, and devices take another member
 
 	mu       sync.Mutex
 	view     *view
@@ -112,7 +113,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	o.setDefaults()
 	return &Gateway{
-		o: o, hellos: make(chan struct{}, o.MaxHellos), streams: newStreams(),
+		o: o, hellos: make(chan struct{}, o.MaxHellos), streams: newStreams(), stopped: make(chan struct{}),
 		view: newView(), sessions: map[string]*session{}, bundles: map[string]*Bundle{},
 		lagging: map[string]bool{},
 	}, nil
@@ -121,8 +122,9 @@ func New(o Options) (*Gateway, error) {
 // Contacts is the table of last contacts that the gateway keeps.
 func (g *Gateway) Contacts() *Contacts { return g.o.Contacts }
 
-// Run feeds the gateway's view until ctx ends.
+// Run feeds the gateway's view until ctx ends. It is called once.
 func (g *Gateway) Run(ctx context.Context) error {
+	defer close(g.stopped)
 	var wg sync.WaitGroup
 	for _, k := range inputKinds() {
 		wg.Go(func() { g.feed(ctx, k) })

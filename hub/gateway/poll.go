@@ -81,6 +81,8 @@ func (g *Gateway) Poll(ctx context.Context, p Peer, q wire.Poll) (wire.PollReply
 				err = superseded(p.Device, s.number+1)
 			}
 			return wire.PollReply{}, err
+		case <-g.stopped:
+			return wire.PollReply{}, fault.Unavailable.Errorf("member %s stops: try another", g.o.Member)
 		case <-hold.C:
 			return wire.PollReply{}, nil
 		case <-ctx.Done():

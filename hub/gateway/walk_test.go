@@ -250,7 +250,8 @@ func (k *walk) change() {
 
 func TestADeviceNeverGoesBackAndAlwaysConvergesWhateverMembersHaveSeen(t *testing.T) {
 	id := Identity{ClusterID: "c", Epoch: 1, EpochID: "e1"}
-	for seed := range uint64(10) {
+	// Seed 21 has a member that forgets a deletion by its restart and then records.
+	for _, seed := range []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8, 21} {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			w := newWorld(1)

@@ -76,6 +76,7 @@ type member struct {
 	url     string
 	gateway *gateway.Gateway
 	server  *http.Server
+	stop    func() // ends the gateway and lets the server finish what it does
 }
 
 func (h *hub) member(o memberOptions) *member {
@@ -116,7 +117,15 @@ func (h *hub) member(o memberOptions) *member {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = m.gateway.Run(ctx) })
+	gatewayDone := make(chan struct{})
+	wg.Go(func() { defer close(gatewayDone); _ = m.gateway.Run(ctx) })
+	m.stop = func() {
+		cancel()
+		<-gatewayDone
+		soft, done := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+		defer done()
+		check(t, m.server.Shutdown(soft))
+	}
 	wg.Go(func() {
 		if err := m.server.ServeTLS(ln, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			t.Errorf("serve: %v", err)

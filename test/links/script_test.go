@@ -417,3 +417,23 @@ func TestMembersTellEachOtherOfContacts(t *testing.T) {
 		t.Errorf("a device's word on contacts: %s, want 403", rs.Status)
 	}
 }
+
+func TestAMemberThatStopsSendsItsDevicesAwayAtOnce(t *testing.T) {
+	h := newHub(t, 0, nil)
+	m, other := h.member(memberOptions{}), h.member(memberOptions{})
+	b := enrolled(t, h, m, "pi-01")
+	a := h.assign("pi-01", "camera", "camera-1")
+	b.connect(m.url, other.url)
+	eventually(t, "the hub knows that it is ready", func() bool { return h.assignment(a).Status.Ready })
+	first := see(b, func() string { return b.state.Endpoint })
+	stop := m.stop
+	if first == other.url {
+		stop = other.stop
+	}
+	stop()
+	eventually(t, "the other member is taken", func() bool {
+		return see(b, func() bool { return b.state.Connected && b.state.Endpoint != first })
+	})
+	h.move(a, "camera-2")
+	eventually(t, "camera-2 runs", func() bool { return b.runsRevision(a.Metadata.UID) == "camera-2" })
+}

@@ -75,6 +75,10 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 	if err := d.dropTask(ctx, c); err != nil {
 		return wrap("remove "+id, err)
 	}
+	// Before the record: what has none is not found again. A start would make it anew.
+	if err := d.removePipe(id); err != nil {
+		return err
+	}
 	if err := c.Delete(ctx, containerd.WithSnapshotCleanup); err != nil && !errdefs.IsNotFound(err) {
 		return wrap("remove "+id, err)
 	}

@@ -112,7 +112,7 @@ func (s *Scheduler) serve(ctx context.Context, j job, fleet *place.Snapshot) err
 	w, ok := cache.Get[*api.Workload](s.workloads, j.key.Namespace, j.key.Name)
 	if !ok || w.Metadata.DeletionTimestamp != nil || w.Spec.Placement.Replicas == nil {
 		s.pending.settle(j.key)
-		return nil
+		return s.forget(ctx, j, w)
 	}
 	v, err := s.view(ctx, w, fleet)
 	if err != nil {
@@ -132,6 +132,17 @@ func (s *Scheduler) serve(ctx context.Context, j job, fleet *place.Snapshot) err
 		return nil
 	}
 	_, err = s.transact(ctx, j.cause, []client.TxItem{write(client.TxStatus, api.KindWorkload, p.workload)})
+	return err
+}
+
+// forget removes the condition from a workload that has become the workload controller's alone.
+func (s *Scheduler) forget(ctx context.Context, j job, w *api.Workload) error {
+	if w == nil || w.Metadata.DeletionTimestamp != nil || api.FindCondition(w.Status.Conditions, CondScheduled) == nil {
+		return nil
+	}
+	next := api.Copy(w)
+	api.RemoveCondition(&next.Status.Conditions, CondScheduled)
+	_, err := s.transact(ctx, j.cause, []client.TxItem{write(client.TxStatus, api.KindWorkload, next)})
 	return err
 }
 

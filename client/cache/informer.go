@@ -190,7 +190,7 @@ func (i *Informer) watch(ctx context.Context, from string, alive func()) (string
 	defer w.Close()
 	for {
 		e, err := w.Next(ctx)
-		if err != nil && context.Cause(ctx) == errResync {
+		if err != nil && errors.Is(context.Cause(ctx), errResync) {
 			return from, nil
 		}
 		if err != nil {

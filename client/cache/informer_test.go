@@ -240,7 +240,9 @@ func TestWriterSeesItsOwnWrite(t *testing.T) {
 			}
 		}
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			t.Errorf("Run: got %v, want nil", err)
+		}
 	})
 }
 

@@ -1,5 +1,8 @@
 package copies
 
+// ReasonNeverConnected is the reason of Connected=False of a device that no hub member ever heard of.
+const ReasonNeverConnected = "NeverConnected"
+
 // Types of conditions that controllers read or write.
 const (
 	CondConnected          = "Connected"          // Device: presence

@@ -102,8 +102,8 @@ func ToldAt(a *api.Assignment) time.Time {
 	return a.Metadata.CreationTimestamp.Time
 }
 
-// DarkSince is when the hub last heard of a device that is offline. A device that does not exist has always been away; one
-// that was never judged is not.
+// DarkSince is when the hub last heard of a device that is offline. A device that does not exist, or that nobody ever heard
+// of, has always been away; one that was never judged is not.
 func DarkSince(d *api.Device) (time.Time, bool) {
 	if d == nil {
 		return time.Time{}, true
@@ -111,6 +111,9 @@ func DarkSince(d *api.Device) (time.Time, bool) {
 	c := api.FindCondition(d.Status.Conditions, CondConnected)
 	if c == nil || c.Status != api.False {
 		return time.Time{}, false
+	}
+	if c.Reason == ReasonNeverConnected {
+		return time.Time{}, true
 	}
 	return c.LastTransitionTime.Time, true
 }

@@ -78,6 +78,9 @@ func TestJudge(t *testing.T) {
 		}), device(api.False, -300), time.Minute, Verdict{Bound: true, Away: true, Reached: true, Updated: true}},
 		{"back to the old revision while dark: the old report proves nothing", copyOf(func(a *api.Assignment) { told(a, "r1", -600) }),
 			device(api.False, -300), 0, Verdict{Bound: true, Away: true, Reached: true, Failed: true, Down: true}},
+		{"device that never connected", copyOf(func(a *api.Assignment) { a.Metadata.CreationTimestamp, a.Status = at(-9000), api.AssignmentStatus{} }),
+			&api.Device{Status: api.DeviceStatus{Conditions: []api.Condition{{Type: CondConnected, Status: api.False, Reason: ReasonNeverConnected, LastTransitionTime: at(-9000)}}}}, 0,
+			Verdict{Bound: true, Away: true, PendingOffline: true}},
 		{"device deleted", copyOf(func(a *api.Assignment) { told(a, "r2", -10) }), nil, 0, Verdict{Bound: true, Away: true, PendingOffline: true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

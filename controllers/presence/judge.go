@@ -14,7 +14,7 @@ const (
 	Late      = "Late"      // status Unknown
 	Offline   = "Offline"   // status False
 	// Never is Offline of a device that nobody ever heard of.
-	Never = "NeverConnected"
+	Never = copies.ReasonNeverConnected
 )
 
 // Contacts tells when a device was last heard of by any hub member; ok is false when none remembers.

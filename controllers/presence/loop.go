@@ -6,6 +6,7 @@ import (
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/api/retry"
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/cache"
 	"github.com/drover-fleet/drover/controllers/reconcile"
@@ -42,6 +43,7 @@ func New(d reconcile.Deps, c Config) *reconcile.Loop {
 	}
 	l := &loop{Deps: d, Config: c, devices: d.Devices()}
 	r := reconcile.NewLoop("presence", d, l.reconcile)
+	r.Backoff = retry.Policy{Base: 100 * time.Millisecond, Max: 5 * time.Second} // a fleet is not left unjudged for long
 	r.Add(reconcile.Key{Name: "fleet"}, "")
 	return r
 }

@@ -56,7 +56,11 @@ func bubble(t *testing.T, n int, body func(f *fleet)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer s.Close()
+		defer func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
 		ctx, cancel := context.WithCancel(t.Context())
 		f := newFleet(t, ctx, s)
 		for i := range n {

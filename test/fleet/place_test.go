@@ -212,6 +212,24 @@ func TestEverywhereFollowsLabelsAndKeepsUIDs(t *testing.T) {
 	})
 }
 
+func TestPlacementMayChangeItsKind(t *testing.T) {
+	bubble(t, 3, func(f *fleet) {
+		f.pass(5 * time.Second)
+		f.create(replicated("web", 5, ""))
+		f.eventually(time.Minute, func() string { return f.ready(5) })
+		change(f, api.KindWorkload, "web", func(w *api.Workload) { w.Spec.Placement = api.Placement{Everywhere: true, All: true} })
+		f.eventually(time.Minute, func() string {
+			if c := api.FindCondition(get[*api.Workload](f, api.KindWorkload, "web").Status.Conditions, copies.CondScheduled); c != nil {
+				return fmt.Sprintf("got %+v, want no word of the scheduler", c)
+			}
+			return f.ready(3)
+		})
+		if got := fmt.Sprint(f.bound()); got != "map[web.pi-0:pi-0 web.pi-1:pi-1 web.pi-2:pi-2]" {
+			t.Errorf("got %s, want one on each device", got)
+		}
+	})
+}
+
 func TestWhoSelectsNothingGetsNothing(t *testing.T) {
 	bubble(t, 3, func(f *fleet) {
 		w := everywhere("cam", "app:1", 1)

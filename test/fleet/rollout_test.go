@@ -230,6 +230,36 @@ func TestOfflineDevicesNeverBlockAWaveAndTakeTheNewestOnReturn(t *testing.T) {
 	})
 }
 
+func TestDeviceThatDiedUnnoticedBeforeThePushDoesNotBlock(t *testing.T) {
+	bubble(t, 3, func(f *fleet) {
+		f.started(1)
+		f.devices.set("pi-0", false)
+		f.pass(10 * time.Second) // still taken for connected, and the first to be told
+		f.push("hello", "app:2")
+		f.eventually(2*time.Minute, func() string { return f.settled("hello", api.RolloutCompleted) })
+		if wave := f.newest("hello").Status.Waves[0]; wave.Updated != 2 || wave.PendingOffline != 1 || wave.Failed != 0 {
+			t.Errorf("got wave %+v, want 2 updated and 1 pending offline", wave)
+		}
+	})
+}
+
+func TestDeviceThatNeverConnectedDoesNotBlock(t *testing.T) {
+	bubble(t, 2, func(f *fleet) {
+		f.started(1)
+		f.create(&api.Device{Metadata: api.ObjectMeta{Name: "pi-boxed"}})
+		f.pass(5 * time.Second)
+		f.push("hello", "app:2")
+		f.eventually(time.Minute, func() string { return f.settled("hello", api.RolloutCompleted) })
+		want := api.Counts{Desired: 3, Reached: 2, Ready: 2, Updated: 2, PendingOffline: 1}
+		f.eventually(time.Minute, func() string {
+			if got := get[*api.Workload](f, api.KindWorkload, "hello").Status.Counts; got != want {
+				return fmt.Sprintf("got %+v, want %+v", got, want)
+			}
+			return ""
+		})
+	})
+}
+
 // versions are the states of one assignment after a revision.
 func (f *fleet) versions(after, name string) []*api.Assignment {
 	f.Helper()

@@ -20,7 +20,8 @@ func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 // step is what one look at the view tells a poll to do.
 type step struct {
 	verdict  verdict
-	reply    wire.PollReply // to send, when not empty
+	desired  *wire.Desired // to sign and say
+	commands []wire.Signed
 	device   *api.Device
 	record   api.DeviceBundle
 	cause    uint64
@@ -45,8 +46,8 @@ func (g *Gateway) Poll(ctx context.Context, p Peer, q wire.Poll) (wire.PollReply
 		if err != nil {
 			return wire.PollReply{}, err
 		}
-		if st.reply.Desired != nil || len(st.reply.Commands) > 0 {
-			return st.reply, nil
+		if st.desired != nil || len(st.commands) > 0 {
+			return g.answer(st)
 		}
 		g.note(ctx, st)
 		var again <-chan time.Time
@@ -121,7 +122,7 @@ func (g *Gateway) endPoll(s *session, cancel context.CancelCauseFunc) {
 	s.idle = time.Now()
 }
 
-// look judges the device's position and prepares what to do. It does no I/O besides signing.
+// look judges the device's position and prepares what to do. It does no I/O.
 func (g *Gateway) look(p Peer, s *session, q wire.Poll) (step, error) {
 	id, ok := g.o.Identity()
 	if !ok {
@@ -146,14 +147,13 @@ func (g *Gateway) look(p Peer, s *session, q wire.Poll) (step, error) {
 	if st.verdict == wait || st.verdict == behind {
 		g.lagging[p.Device] = true
 	}
-	st.reply.Commands = s.take(time.Now())
+	st.commands = s.take(time.Now())
 	switch st.verdict {
 	case say:
-		signed, err := g.signDesired(id, d, b)
-		if err != nil {
-			return step{}, err
+		st.desired = &wire.Desired{
+			Position: wire.Position{ClusterID: id.ClusterID, Epoch: id.Epoch, EpochID: id.EpochID, Revision: recordOf(d).revision},
+			Device:   p.Device, Assignments: b.Entries, Tombstones: b.Tombstones, BundleHash: b.Hash,
 		}
-		st.reply.Desired = &signed
 	case decide:
 		st.record, st.cause = nextRecord(id, d, seen, b), b.Newest
 	}
@@ -171,19 +171,25 @@ func (v *view) seen() map[string]progress {
 	return out
 }
 
-func (g *Gateway) signDesired(id Identity, d *api.Device, b *Bundle) (wire.Signed, error) {
-	payload, err := wire.Encode(wire.Desired{
-		Position:    wire.Position{ClusterID: id.ClusterID, Epoch: id.Epoch, EpochID: id.EpochID, Revision: recordOf(d).revision},
-		Device:      d.Metadata.Name,
-		Assignments: b.Entries, Tombstones: b.Tombstones, BundleHash: b.Hash,
-	})
+// answer signs what a look came to.
+func (g *Gateway) answer(st step) (wire.PollReply, error) {
+	reply := wire.PollReply{Commands: st.commands}
+	if st.desired == nil {
+		return reply, nil
+	}
+	payload, err := wire.Encode(*st.desired)
 	if err != nil {
-		return wire.Signed{}, err
+		return wire.PollReply{}, err
 	}
 	if len(payload) > wire.MaxDesired {
-		return wire.Signed{}, fault.SizeLimit(fmt.Sprintf("the index of device %s", d.Metadata.Name), int64(len(payload)), wire.MaxDesired)
+		return wire.PollReply{}, fault.SizeLimit(fmt.Sprintf("the index of device %s", st.desired.Device), int64(len(payload)), wire.MaxDesired)
 	}
-	return g.o.Sign(wire.ContextDesired, payload)
+	signed, err := g.o.Sign(wire.ContextDesired, payload)
+	if err != nil {
+		return wire.PollReply{}, err
+	}
+	reply.Desired = &signed
+	return reply, nil
 }
 
 // record writes what is about to be said. The device's resourceVersion is the precondition, so of two members one wins.

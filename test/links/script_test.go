@@ -437,3 +437,26 @@ func TestAMemberThatStopsSendsItsDevicesAwayAtOnce(t *testing.T) {
 	h.move(a, "camera-2")
 	eventually(t, "camera-2 runs", func() bool { return b.runsRevision(a.Metadata.UID) == "camera-2" })
 }
+
+func TestADeviceAheadOfTheHubsHistoryIsLeftAloneAndShown(t *testing.T) {
+	h := newHub(t, 0, nil)
+	m := h.member(memberOptions{})
+	b := enrolled(t, h, m, "pi-01")
+	a := h.assign("pi-01", "camera", "camera-1")
+	e := h.backend.Epoch()
+	b.held = wire.Position{ClusterID: h.authority.ClusterID(), Epoch: e.Number, EpochID: "a history that a forced reset ended", Revision: uint64(h.backend.Revision()) + 100}
+	stop := b.connect(m.url)
+	eventually(t, "the condition says so", func() bool {
+		return api.ConditionIs(h.device("pi-01").Status.Conditions, "AheadOfHub", api.True)
+	})
+	if n := see(b, func() int { return len(b.told) }); n != 0 {
+		t.Errorf("told %d times, want never", n)
+	}
+	stop()
+	b.held = wire.Position{} // an operator made it follow this hub
+	b.connect(m.url)
+	eventually(t, "camera-1 runs", func() bool { return b.runsRevision(a.Metadata.UID) == "camera-1" })
+	eventually(t, "the condition is gone", func() bool {
+		return api.FindCondition(h.device("pi-01").Status.Conditions, "AheadOfHub") == nil
+	})
+}

@@ -297,6 +297,7 @@ type RolloutStatus struct {
 	Cause              string       `json:"cause,omitempty"` // why it is where it is, in a sentence
 	LastProgress       Time         `json:"lastProgress,omitzero"`
 	Best               int32        `json:"best,omitempty"`           // high-water mark of copies told + reached + updated: only more is progress
+	Moves              int64        `json:"moves,omitempty"`          // copies told so far: each batch changes it, so that no two are made from one observation
 	OriginRevision     string       `json:"originRevision,omitempty"` // store revision of the rollout's creation: the cause of its moves
 	ObservedGeneration int64        `json:"observedGeneration,omitempty"`
 	Conditions         []Condition  `json:"conditions,omitempty"`

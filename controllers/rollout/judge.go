@@ -75,6 +75,7 @@ func (w wave) judge(v view, r *api.Rollout, moves int) *api.Rollout {
 	wave := &st.Waves[0]
 	wave.Selected, wave.Reached, wave.Updated, wave.Failed, wave.PendingOffline = t.selected, t.reached, t.updated, t.failed, t.pending
 
+	st.Moves += int64(moves)
 	if steps := t.told + t.reached + t.updated + int32(moves); steps > st.Best {
 		st.Best, st.LastProgress = steps, api.TimeOf(v.now)
 	}

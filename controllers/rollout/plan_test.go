@@ -115,12 +115,15 @@ func TestWhoMovesWithinTheBudget(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := makePlan(scene(tc.budget, tc.states...))
-			got, _ := outcome(p)
+			got, r := outcome(p)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("moves (-want +got):\n%s", diff)
 			}
 			if len(got) > 0 && p.cause != "55" {
 				t.Errorf("got cause %q, want the creation of the rollout, 55", p.cause)
+			}
+			if len(got) > 0 && (r == nil || r.Status.Moves != int64(len(got)) || r.Metadata.ResourceVersion != "60") {
+				t.Errorf("got rollout %+v, want it changed in the same transaction, so that another plan from this observation is refused", r)
 			}
 		})
 	}

@@ -42,6 +42,7 @@ type fleet struct {
 	images   *imageList
 	devices  *devices
 	log      *slog.Logger
+	loss     *losses // when set, the controllers of the next terms write through it
 	// assignmentsAt are those that stood at a revision that a test marked.
 	assignmentsAt map[string][]*api.Assignment
 }
@@ -115,7 +116,11 @@ func (f *fleet) lead(ctx context.Context, term uint64) (stop func()) {
 	f.backend.SetTerm(term)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- f.control(ctx, term) }()
+	c := f.registry.As(registry.Actor{Name: "controller:all", Term: term})
+	if f.loss != nil {
+		c = f.loss.of(c)
+	}
+	go func() { done <- f.control(ctx, c) }()
 	return func() {
 		f.Helper()
 		cancel()
@@ -125,8 +130,7 @@ func (f *fleet) lead(ctx context.Context, term uint64) (stop func()) {
 	}
 }
 
-func (f *fleet) control(ctx context.Context, term uint64) error {
-	c := f.registry.As(registry.Actor{Name: "controller:all", Term: term})
+func (f *fleet) control(ctx context.Context, c client.Client) error {
 	d := controllers.Deps{
 		Client: c, Now: time.Now, Random: rand.Int64N, Logger: f.log, Resolver: f.images,
 		Presence: presence.Config{Contacts: f.devices, Limits: presence.Limits{Late: lateAfter, Offline: offlineAfter}, Member: "h1"},

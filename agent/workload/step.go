@@ -286,8 +286,8 @@ func (s *stepper) stepRunning(c wire.Container, m *ContainerMemory, seen *Contai
 		s.note(c, ReasonStarted, "started")
 		s.out.Changed = true
 	}
-	if m.Failures > 0 && s.age(seen) < StableAfter {
-		s.wakeAt(s.Now.Boot + min(StableAfter, max(m.settle()-s.age(seen), time.Millisecond)))
+	if left := m.settle() - s.age(seen); left > 0 && seen.Run.BootID == s.Now.BootID {
+		s.wakeAt(s.Now.Boot + left) // then it counts as up
 	}
 	if hasSecrets(c) && !s.Confirmed(seen.ID, seen.Run.Number) && !s.waits(m) {
 		return &Action{Kind: Start, Run: seen.Run.Number}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -138,23 +139,37 @@ func (d *Driver) deliver(ctx context.Context, id string, t containerd.Task, secr
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	_, err := secretenv.Deliver(ctx, d.pipePath(id), vars, func(context.Context) (bool, error) { return waits(t.Pid()) })
+	_, err := secretenv.Deliver(ctx, d.pipePath(id), vars, func(context.Context) (bool, error) { return d.waits(t.Pid()) })
 	if err != nil {
 		return fmt.Errorf("secrets of %s: %w", id, err)
 	}
 	return nil
 }
 
-// waits tells whether the process waits for its secrets, or is about to.
-func waits(pid uint32) (bool, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+// waits tells whether the process waits for its secrets, or is about to. A command line is empty for a moment in every exec,
+// so what the process is made of decides: the runtime's own init, or ours.
+func (d *Driver) waits(pid uint32) (bool, error) {
+	proc := fmt.Sprintf("/proc/%d/", pid)
+	exe, err := os.Readlink(proc + "exe")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return secretenv.Waiting(b) || strings.HasPrefix(string(b), "runc\x00init"), nil
+	if filepath.Base(exe) == "runc" || strings.HasPrefix(exe, "/memfd:runc") {
+		return true, nil
+	}
+	running, err := os.Stat(proc + "exe")
+	init, initErr := os.Stat(d.cfg.InitBinary)
+	if err == nil && initErr == nil && os.SameFile(running, init) {
+		return true, nil
+	}
+	b, err := os.ReadFile(proc + "cmdline") // an init from a binary that has been replaced since
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return false, nil
+	}
+	return secretenv.Waiting(b) || strings.HasPrefix(string(b), "runc\x00init"), err
 }
 
 func (d *Driver) removePipe(id string) error {

@@ -24,7 +24,7 @@ func MakeFIFO(path string) error {
 	return os.Chmod(path, 0o644) // umask
 }
 
-// Deliver writes the variables into the pipe at path once a process waits for them. When gone reports true and nobody
+// Deliver writes the variables into the pipe at path once a process waits for them. When waiting reports false and nobody
 // waits, there is nobody to deliver to: delivered before, or ended. It reports whether it delivered.
 func Deliver(ctx context.Context, path string, vars []Var, waiting func(context.Context) (bool, error)) (bool, error) {
 	frame, err := encode(vars)

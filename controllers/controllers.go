@@ -28,6 +28,9 @@ const resync = 10 * time.Minute
 type Deps struct {
 	// Client is fenced by the term of this leadership: controllers of an earlier one cannot write any more.
 	Client client.Client
+	// As is the client under the name of one controller, fenced like Client, so that the journal says who acted. Nil: all write
+	// through Client.
+	As func(controller string) client.Client
 	// Now is the hub's clock, with its monotonic reading.
 	Now      func() time.Time
 	Random   retry.Random
@@ -49,17 +52,23 @@ func Informers(d Deps) *cache.Set {
 
 // List is every loop, written out. The loops add their handlers to the informers, which must not run yet.
 func List(d Deps, informers *cache.Set) []*reconcile.Loop {
-	r := reconcile.Deps{Client: d.Client, Informers: informers, Now: d.Now, Random: d.Random, Logger: d.Logger}
+	as := func(name string) reconcile.Deps {
+		r := reconcile.Deps{Client: d.Client, Informers: informers, Now: d.Now, Random: d.Random, Logger: d.Logger}
+		if d.As != nil {
+			r.Client = d.As(name)
+		}
+		return r
+	}
 	return []*reconcile.Loop{
-		images.New(r, d.Resolver),
-		revision.New(r),
-		workload.New(r),
-		rollout.New(r),
-		presence.New(r, d.Presence),
-		tombstone.New(r),
-		gc.Owners(r),
-		gc.Namespaces(r),
-		gc.Sweep(r),
+		images.New(as("images"), d.Resolver),
+		revision.New(as("revision")),
+		workload.New(as("workload")),
+		rollout.New(as("rollout")),
+		presence.New(as("presence"), d.Presence),
+		tombstone.New(as("tombstone")),
+		gc.Owners(as("gc")),
+		gc.Namespaces(as("gc")),
+		gc.Sweep(as("gc")),
 	}
 }
 

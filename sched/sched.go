@@ -25,7 +25,7 @@ const (
 type Config struct {
 	// Client is fenced by the term of the leadership under which the scheduler runs.
 	Client client.Client
-	// Informers are shared with the controllers, and write through the same client.
+	// Informers are shared with the controllers.
 	Informers *cache.Set
 	Now       func() time.Time
 	Random    retry.Random
@@ -178,5 +178,5 @@ func (s *Scheduler) writeEach(ctx context.Context, cause string, bindings [][]cl
 }
 
 func (s *Scheduler) transact(ctx context.Context, cause string, items []client.TxItem) ([]client.TxResult, error) {
-	return s.Informers.Transact(ctx, client.Transaction{Items: items, Cause: cause})
+	return s.Informers.Transact(ctx, s.Client, client.Transaction{Items: items, Cause: cause})
 }

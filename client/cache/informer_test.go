@@ -220,7 +220,8 @@ func TestResyncTellsEverythingAgain(t *testing.T) {
 func TestWriterSeesItsOwnWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFakeHub()
-		set := NewSet(&writer{h}, Options{Random: func(int64) int64 { return 0 }, Logger: slog.New(slog.DiscardHandler)})
+		w := &writer{h}
+		set := NewSet(w, Options{Random: func(int64) int64 { return 0 }, Logger: slog.New(slog.DiscardHandler)})
 		i := set.Of(api.KindConfigMap)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -229,7 +230,7 @@ func TestWriterSeesItsOwnWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := range 50 {
-			_, err := set.Transact(ctx, client.Transaction{Items: []client.TxItem{{Verb: client.TxUpdate, Object: &api.ConfigMap{
+			_, err := set.Transact(ctx, w, client.Transaction{Items: []client.TxItem{{Verb: client.TxUpdate, Object: &api.ConfigMap{
 				Metadata: api.ObjectMeta{Name: "a", Namespace: "default"}, Data: map[string]string{"v": fmt.Sprint(n)},
 			}}}})
 			if err != nil {

@@ -12,10 +12,10 @@ import (
 // seeTimeout bounds the wait for the informers to show what was just written.
 const seeTimeout = 20 * time.Second
 
-// Transact does the writes through the set's client, then waits until the informers of the kinds written show them, so that
+// Transact does the writes through c, which writes to where the set reads, then waits until the informers of the kinds written show them, so that
 // the caller's next decision is made in their light. After an error of the wait the writes are done all the same.
-func (s *Set) Transact(ctx context.Context, tx client.Transaction) ([]client.TxResult, error) {
-	res, err := s.c.Transact(ctx, tx)
+func (s *Set) Transact(ctx context.Context, c client.Client, tx client.Transaction) ([]client.TxResult, error) {
+	res, err := c.Transact(ctx, tx)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ const batch = 200
 type Deps struct {
 	// Client is fenced by the term of the leadership that the loops run under.
 	Client client.Client
-	// Informers are shared by all loops, and write through the same client.
+	// Informers are shared by all loops.
 	Informers *cache.Set
 	// Now is the hub's clock, with its monotonic reading.
 	Now    func() time.Time
@@ -31,7 +31,7 @@ func (d Deps) Write(ctx context.Context, cause string, items ...client.TxItem) (
 	if len(items) == 0 {
 		return nil, nil
 	}
-	return d.Informers.Transact(ctx, client.Transaction{Items: items, Cause: cause})
+	return d.Informers.Transact(ctx, d.Client, client.Transaction{Items: items, Cause: cause})
 }
 
 // WriteBatches does the writes in transactions of bounded size; an error leaves the later ones undone.

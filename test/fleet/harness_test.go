@@ -116,11 +116,14 @@ func (f *fleet) lead(ctx context.Context, term uint64) (stop func()) {
 	f.backend.SetTerm(term)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	c := f.registry.As(registry.Actor{Name: "controller:all", Term: term})
-	if f.loss != nil {
-		c = f.loss.of(c)
+	as := func(name string) client.Client {
+		c := f.registry.As(registry.Actor{Name: "controller:" + name, Term: term})
+		if f.loss != nil {
+			c = f.loss.of(c)
+		}
+		return c
 	}
-	go func() { done <- f.control(ctx, c) }()
+	go func() { done <- f.control(ctx, as) }()
 	return func() {
 		f.Helper()
 		cancel()
@@ -130,13 +133,13 @@ func (f *fleet) lead(ctx context.Context, term uint64) (stop func()) {
 	}
 }
 
-func (f *fleet) control(ctx context.Context, c client.Client) error {
+func (f *fleet) control(ctx context.Context, as func(name string) client.Client) error {
 	d := controllers.Deps{
-		Client: c, Now: time.Now, Random: rand.Int64N, Logger: f.log, Resolver: f.images,
+		Client: as("all"), As: as, Now: time.Now, Random: rand.Int64N, Logger: f.log, Resolver: f.images,
 		Presence: presence.Config{Contacts: f.devices, Limits: presence.Limits{Late: lateAfter, Offline: offlineAfter}, Member: "h1"},
 	}
 	return controllers.Run(ctx, d, func(set *cache.Set) controllers.Runner {
-		return sched.New(sched.Config{Client: c, Informers: set, Now: time.Now, Random: rand.Int64N, Logger: f.log})
+		return sched.New(sched.Config{Client: as("scheduler"), Informers: set, Now: time.Now, Random: rand.Int64N, Logger: f.log})
 	})
 }
 

@@ -120,7 +120,7 @@ func TestOldLeadersWritesAreRefusedAndTheNewOneGoesOn(t *testing.T) {
 		if got := f.mostDown(before); got != 1 {
 			t.Errorf("got %d down with two leaders, want 1", got)
 		}
-		stale := f.registry.As(registry.Actor{Name: "controller:all", Term: 1})
+		stale := f.registry.As(registry.Actor{Name: "controller:workload", Term: 1})
 		w := api.Copy(get[*api.Workload](f, api.KindWorkload, "hello"))
 		w.Status.Counts.Failed = 99
 		if _, err := stale.Update(f.ctx, w, client.WriteOptions{Subresource: "status"}); err == nil {
@@ -209,8 +209,8 @@ func TestCopyIsExplainedByAnUnbrokenChainUpToThePerson(t *testing.T) {
 			}
 		}
 		want := []string{
-			"device:simulated Assignment", "controller:all Assignment", "controller:all Rollout",
-			"controller:all WorkloadRevision", "user:test Workload",
+			"device:simulated Assignment", "controller:rollout Assignment", "controller:rollout Rollout",
+			"controller:revision WorkloadRevision", "user:test Workload",
 		}
 		if diff := cmp.Diff(want, got); diff != "" || !chain.Complete {
 			t.Errorf("chain complete %v (-want +got):\n%s", chain.Complete, diff)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/api/retry"
+	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/cache"
 	"github.com/drover-fleet/drover/controllers"
 	"github.com/drover-fleet/drover/controllers/presence"
@@ -58,12 +59,15 @@ func (h *Hub) office(ctx context.Context, term uint64) error {
 	h.log.Info("this member leads", "term", term)
 	d := controllers.Deps{
 		Client: h.registry.As(registry.Actor{Name: "controller:hub", Term: term}),
-		Now:    time.Now, Random: random, Logger: h.log, Resolver: h.resolver,
+		As: func(controller string) client.Client {
+			return h.registry.As(registry.Actor{Name: "controller:" + controller, Term: term})
+		},
+		Now: time.Now, Random: random, Logger: h.log, Resolver: h.resolver,
 		Presence: presence.Config{Contacts: h.contacts, Limits: h.presenceLimits(), Member: h.id.Name},
 	}
 	err := controllers.Run(ctx, d, func(informers *cache.Set) controllers.Runner {
 		return sched.New(sched.Config{
-			Client: h.registry.As(registry.Actor{Name: "scheduler", Term: term}), Informers: informers, Now: time.Now, Random: random, Logger: h.log,
+			Client: h.registry.As(registry.Actor{Name: "controller:scheduler", Term: term}), Informers: informers, Now: time.Now, Random: random, Logger: h.log,
 		})
 	})
 	over := ctx.Err() != nil

@@ -136,6 +136,8 @@ func TestWithoutAHubTheStoredBundleRuns(t *testing.T) {
 			t.Errorf("%d running, %d pulls; want 1, 0", rt.Running("cam"), rt.Pulls(img("1")))
 		}
 		cancel()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("ended with %v", err)
+		}
 	})
 }

@@ -58,7 +58,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	defer driver.Close()
+	defer func() { _ = driver.Close() }() // ends a connection, nothing else
 	a, err := agent.New(agent.Config{
 		Device: device, Dir: o.data, Version: version, BootID: facts.BootID, Driver: driver, Facts: facts, Clock: clock, Random: random, Log: log,
 		Unseal: func(s wire.Sealed) ([]byte, error) { return wire.Unseal(keeper.Key(), s) },

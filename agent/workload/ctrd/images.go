@@ -97,7 +97,7 @@ func digestOf(ref string) (digest.Digest, error) {
 	_, after, ok := strings.Cut(ref, "@")
 	dg := digest.Digest(after)
 	if !ok || dg.Validate() != nil {
-		return "", fmt.Errorf("image %q does not end in @sha256:...", ref)
+		return "", fmt.Errorf("image %q does not name a digest", ref)
 	}
 	return dg, nil
 }

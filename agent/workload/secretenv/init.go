@@ -33,7 +33,7 @@ func Waiting(cmdline []byte) bool {
 // Init is the hidden mode: args are what follows Mode. It returns only when it could not exec, with the exit code to use.
 func Init(args []string) (int, error) {
 	if len(args) < 3 || args[1] != "--" {
-		return 125, errors.New("usage: " + Mode + " PIPE -- COMMAND...")
+		return 125, errors.New("usage: " + Mode + " PIPE -- COMMAND")
 	}
 	vars, err := read(args[0])
 	if err != nil {

@@ -27,6 +27,7 @@ type process struct {
 	pipe string
 	out  bytes.Buffer
 	done chan error
+	err  error // of Wait, once output returned
 	cmd  *exec.Cmd
 	left atomic.Bool
 }
@@ -67,7 +68,8 @@ func (p *process) waiting(context.Context) (bool, error) {
 func (p *process) output(t *testing.T) string {
 	t.Helper()
 	select {
-	case <-p.done:
+	case err := <-p.done:
+		p.err = err
 		return p.out.String()
 	case <-time.After(20 * time.Second):
 		t.Fatal("the process did not end")

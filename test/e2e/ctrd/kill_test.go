@@ -171,7 +171,9 @@ func runChild() error {
 		}
 	}
 	cancel()
-	<-done
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		return err
+	}
 	fmt.Println(p.n.Load())
 	return nil
 }
@@ -245,7 +247,7 @@ func killAt(t *testing.T, kill int) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer drv.Close()
+	defer func() { _ = drv.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	life := func(kill, from int) (killed bool) {

@@ -56,7 +56,7 @@ func setUp(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	lab.dir, lab.app = dir, filepath.Join(dir, "app")
 	build := exec.Command("go", "build", "-trimpath", "-o", lab.app, "./app")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

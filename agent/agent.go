@@ -57,6 +57,7 @@ type Agent struct {
 	// Owned by Run.
 	timer   *time.Timer
 	cancels map[uint64]context.CancelFunc
+	listed  bool           // the runtime has told once what there is
 	work    sync.WaitGroup // driver calls and streams
 	streams chan struct{}  // one for each open stream
 
@@ -233,6 +234,10 @@ func (a *Agent) begin(ctx context.Context, op Op) {
 func (a *Agent) ended(d OpDone) {
 	delete(a.cancels, d.Op.ID)
 	if d.Err == nil {
+		if d.Op.Kind == OpList && !a.listed {
+			a.listed = true
+			a.cfg.Log.Info("runtime listed", "containers", len(d.Containers))
+		}
 		return
 	}
 	a.cfg.Log.Warn("runtime call", "kind", d.Op.Kind, "action", d.Op.Action.Kind.String(), "id", d.Op.Action.ID, "ref", d.Op.Ref, "err", d.Err)

@@ -92,8 +92,8 @@ func (f *fleet) adopted(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			starts := strings.Split(string(b), "agent started")
-			if last := starts[len(starts)-1]; len(starts) < 2 || !strings.Contains(last, "adopted") && !strings.Contains(last, "runtime listed") {
+			starts := strings.Split(string(b), "agent starts")
+			if last := starts[len(starts)-1]; !strings.Contains(last, "runtime listed") {
 				return errors.New("not yet")
 			}
 			return nil

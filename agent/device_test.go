@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -39,10 +40,24 @@ type device struct {
 }
 
 func newDevice(t *testing.T, seed uint64) *device {
-	d := &device{t: t, dir: t.TempDir(), boot: time.Minute, wall: time.Unix(1_800_000_000, 0), rand: rand.New(rand.NewPCG(seed, 1)),
+	d := &device{t: t, dir: memoryDir(t), boot: time.Minute, wall: time.Unix(1_800_000_000, 0), rand: rand.New(rand.NewPCG(seed, 1)),
 		hold: map[OpKind]bool{}}
 	d.rt = fakedriver.New(func() int64 { return d.wall.UnixNano() })
 	return d
+}
+
+// memoryDir is a directory in memory where there is one: these tests are about what is written, not about the disk's speed.
+func memoryDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "drover-agent")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // start begins a life of the agent that dies at kill point killAt (0: never), and runs until nothing is to be done.

@@ -189,6 +189,7 @@ func TestWhatChangedWhileAwayIsAppliedOnReturn(t *testing.T) {
 
 func TestAcknowledgedCreatesSurviveTheLeadersDeath(t *testing.T) {
 	f := shared
+	defer f.reviveDead(t)
 	var acked sync.Map
 	var created atomic.Int64
 	var wg sync.WaitGroup
@@ -198,7 +199,7 @@ func TestAcknowledgedCreatesSurviveTheLeadersDeath(t *testing.T) {
 		}
 		wg.Go(func() {
 			name := fmt.Sprintf("load-%03d", i)
-			manifest := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {n: \"%d\"}\n", name, i)
+			manifest := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {count: \"%d\"}\n", name, i)
 			if _, err := f.DroverIn(within(t, time.Minute), manifest, "apply", "-f", "-"); err == nil {
 				acked.Store(name, true)
 				created.Add(1)
@@ -223,7 +224,6 @@ func TestAcknowledgedCreatesSurviveTheLeadersDeath(t *testing.T) {
 	if created.Load() < 150 {
 		t.Errorf("only %d of 200 creates were acknowledged through the survivors", created.Load())
 	}
-	f.reviveDead(t)
 }
 
 // leader is the index of the leading member, by what the members say of themselves.
@@ -266,6 +266,7 @@ func (f *fleet) reviveDead(t *testing.T) {
 
 func TestFirstWriteAfterLeadersDeathComesWithinThreeSeconds(t *testing.T) {
 	f := shared
+	defer f.reviveDead(t)
 	var worst time.Duration
 	for i := range 10 {
 		leader := f.leader(t)
@@ -274,7 +275,7 @@ func TestFirstWriteAfterLeadersDeathComesWithinThreeSeconds(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		manifest := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: failover}\ndata: {n: \"%d\"}\n", i)
+		manifest := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: failover}\ndata: {count: \"%d\"}\n", i)
 		f.until(t, 20*time.Second, "a survivor acknowledges a write", func() error {
 			_, err := f.DroverIn(within(t, 10*time.Second), manifest, "--server", "https://"+survivor.API, "apply", "-f", "-")
 			return err
@@ -293,6 +294,7 @@ func TestMemberFromAnOldCopyLosesNothing(t *testing.T) {
 	f := shared
 	f.rollOut(t, "old", f.workload("old", "1.0", "v1"))
 	defer f.remove(t, "old")
+	defer f.reviveDead(t)
 	victim := (f.leader(t) + 1) % 3
 	name := f.Members[victim].Name
 	dir, old := f.Path("hub", name), f.Path("old-copy")

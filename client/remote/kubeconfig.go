@@ -167,6 +167,18 @@ func (k *Kubeconfig) takeCluster(c *cluster, dir string) error {
 	return err
 }
 
+// UseServer has only this member asked; "" leaves the servers as they are.
+func (k *Kubeconfig) UseServer(url string) error {
+	if url == "" {
+		return nil
+	}
+	base, err := checkServer(url)
+	if err == nil {
+		k.Servers = []string{base}
+	}
+	return err
+}
+
 // checkServer allows https://host[:port] only: there is nothing of Drover below another path, and nothing without TLS.
 func checkServer(s string) (string, error) {
 	u, err := url.Parse(s)

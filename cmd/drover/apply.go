@@ -13,13 +13,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/client"
-)
-
-// maxFile bounds one manifest file before it is read, and maxSet all files of one apply, in bytes.
-const (
-	maxFile = 8 << 20
-	maxSet  = 8 << 20
 )
 
 func applyCommand() *cli.Command {
@@ -38,7 +33,7 @@ func applyCommand() *cli.Command {
 
 func apply(c *cli.Context) error {
 	if c.Args().Present() {
-		return usagef("apply takes no arguments; name files with -f")
+		return usagef("apply takes no arguments, not %q; name files with -f", c.Args().First())
 	}
 	output, err := outputOf(c, "name", "json", "yaml")
 	if err != nil {
@@ -53,13 +48,15 @@ func apply(c *cli.Context) error {
 		return err
 	}
 	tx := client.Transaction{FieldManager: c.String("field-manager"), Force: c.Bool("force"), DryRun: c.Bool("dry-run")}
+	if err := hub.setNamespaces(items); err != nil {
+		return err
+	}
 	for _, it := range items {
-		setNamespace(it.Object, hub.namespace)
 		tx.Items = append(tx.Items, client.TxItem{Verb: client.TxApply, Object: it.Object})
 	}
 	results, err := hub.Transact(c.Context, tx)
 	if err != nil {
-		return err
+		return atManifest(err, items)
 	}
 	return printApplied(c, output, results, tx.DryRun)
 }
@@ -87,12 +84,44 @@ func printApplied(c *cli.Context, output string, results []client.TxResult, dry 
 	return nil
 }
 
-// setNamespace fills the namespace in where the kind has one and the manifest does not.
-func setNamespace(obj api.Object, namespace string) {
-	k, ok := api.KindOf(obj.Type().APIVersion, obj.Type().Kind)
-	if ok && k.Namespaced && obj.Meta().Namespace == "" {
-		obj.Meta().Namespace = namespace
+// setNamespaces fills the namespace in where the kind has one and the manifest does not. Two manifests may turn out to speak of one
+// object only then.
+func (c *connection) setNamespaces(items []api.Item) error {
+	for _, it := range items {
+		if k, ok := api.KindFor(it.Object); ok && k.Namespaced && it.Object.Meta().Namespace == "" {
+			it.Object.Meta().Namespace = c.namespace
+		}
 	}
+	if errs := api.CheckDuplicates(items); len(errs) > 0 {
+		return nothingDone(errs)
+	}
+	return nil
+}
+
+func nothingDone(errs ...error) error {
+	return fault.Invalid.Errorf("nothing was done:\n%w", errors.Join(errs...))
+}
+
+// atManifest adds where in the manifests the fields stand that the hub refuses: its rules know more than the files do, such as which
+// images there are. An error that names no field of an object of the set stays as it is.
+func atManifest(err error, items []api.Item) error {
+	var f *fault.Error
+	if !errors.As(err, &f) || len(f.Details.Causes) == 0 {
+		return err
+	}
+	for _, it := range items {
+		k, _ := api.KindFor(it.Object)
+		if it.Object.Meta().Name != f.Details.Name || f.Details.Kind != k.Kind && f.Details.Kind != k.Plural {
+			continue
+		}
+		var places []string
+		for _, cause := range f.Details.Causes {
+			line, col := it.Place(cause.Field)
+			places = append(places, fmt.Sprintf("%s:%d:%d: %s: %s", it.File, line, col, cause.Field, cause.Message))
+		}
+		return fault.WithExit(fault.ExitCode(err), fmt.Errorf("the hub refuses %s; nothing was done:\n%s", refOf(it.Object), strings.Join(places, "\n")))
+	}
+	return err
 }
 
 // readManifests reads every file before anything is sent, and reports what is wrong in all of them at once.
@@ -115,36 +144,31 @@ func readManifests(stdin io.Reader, names []string) ([]api.Item, error) {
 				errs = append(errs, err)
 				continue
 			}
-			if total += len(data); total > maxSet {
-				return nil, fmt.Errorf("%s: the set is larger than %d bytes with this file; apply it in parts", f, maxSet)
+			if total += len(data); total > api.MaxTransaction {
+				return nil, fault.TooLarge.Errorf("%s: the set is larger than %d bytes with this file; apply it in parts", f, api.MaxTransaction)
 			}
-			found, err := api.DecodeManifests(f, data)
+			found, err := api.DecodeManifests(shownName(f), data)
 			if err != nil {
 				errs = append(errs, err)
 			}
 			items = append(items, found...)
 		}
 	}
-	errs = append(errs, duplicatesOf(items)...)
+	if twice := api.CheckDuplicates(items); len(twice) > 0 {
+		errs = append(errs, twice)
+	}
 	if len(errs) > 0 {
-		return nil, fmt.Errorf("nothing was done:\n%w", errors.Join(errs...))
+		return nil, nothingDone(errs...)
 	}
 	return items, nil
 }
 
-// duplicatesOf refuses two manifests of one object: which of them is meant cannot be known.
-func duplicatesOf(items []api.Item) []error {
-	var errs []error
-	seen := map[string]api.Item{}
-	for _, it := range items {
-		key := it.Object.Type().APIVersion + " " + refOf(it.Object) + " " + it.Object.Meta().Namespace
-		if first, ok := seen[key]; ok {
-			errs = append(errs, fmt.Errorf("%s:%d: %s is declared at %s:%d already; keep one of the two", it.File, it.Line, refOf(it.Object), first.File, first.Line))
-			continue
-		}
-		seen[key] = it
+// shownName is a file's name in errors.
+func shownName(f string) string {
+	if f == "-" {
+		return "stdin"
 	}
-	return errs
+	return f
 }
 
 // filesOf expands a folder to its manifests, in name order; a folder without any is an error.
@@ -185,7 +209,7 @@ func plainPathError(err error) error {
 	return err
 }
 
-// readFile reads one regular file or standard input, never more than maxFile.
+// readFile reads one regular file or standard input, never more than api.MaxFile.
 func readFile(stdin io.Reader, name string) ([]byte, error) {
 	r := stdin
 	if name != "-" {
@@ -196,12 +220,12 @@ func readFile(stdin io.Reader, name string) ([]byte, error) {
 		defer f.Close()
 		r = f
 	}
-	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	data, err := io.ReadAll(io.LimitReader(r, api.MaxFile+1))
 	if err != nil {
 		return nil, plainPathError(err)
 	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("%s: larger than %d bytes, which is the most that one set may hold", name, maxFile)
+	if len(data) > api.MaxFile {
+		return nil, fault.TooLarge.Errorf("%s: larger than %d bytes, which is the most that one file may hold; split it", shownName(name), api.MaxFile)
 	}
 	return data, nil
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -10,14 +12,19 @@ import (
 	"os"
 	"path/filepath"
 	"text/tabwriter"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/remote"
 )
+
+// defaultPatience outlasts a failover of the hub, which takes a second or two.
+const defaultPatience = 10 * time.Second
 
 // connection is the hub with what the config says of it.
 type connection struct {
@@ -51,18 +58,37 @@ func connect(c *cli.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s := c.String("server"); s != "" {
-		config.Servers = []string{s}
+	if err := config.UseServer(c.String("server")); err != nil {
+		return nil, usagef("--server: %v", err)
+	}
+	if err := notExpired(path, config.Cert, time.Now()); err != nil {
+		return nil, err
 	}
 	r, err := remote.New(config, remote.Options{
 		UserAgent: "drover/" + version,
+		Patience:  c.Duration("patience"),
 		Warn:      func(text string) { fmt.Fprintln(c.App.ErrWriter, "warning:", text) },
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
 	ns := cmp.Or(c.String("namespace"), config.Namespace, api.DefaultNS)
 	return &connection{Client: r, remote: r, config: config, namespace: ns}, nil
+}
+
+// notExpired refuses a certificate that no hub will take any more, and says where a new one is to be had: the refusal of a TLS
+// handshake could not.
+func notExpired(path string, certPEM []byte, now time.Time) error {
+	block, _ := pem.Decode(certPEM)
+	if block == nil {
+		return nil // what is wrong with it, remote.New says
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || now.Before(cert.NotAfter) {
+		return nil
+	}
+	return fault.Unauthorized.Errorf("kubeconfig %s: the certificate of %s ended at %s; get a new kubeconfig (a hub member's admin.kubeconfig, or drover kubeconfig)",
+		path, cert.Subject.CommonName, cert.NotAfter.UTC().Format(time.RFC3339))
 }
 
 // caDER is the cluster's CA certificate, which tokens pin.
@@ -78,6 +104,9 @@ func kubeconfigCommand() *cli.Command {
 	return &cli.Command{
 		Name: "kubeconfig", Usage: "print a kubeconfig with every member of the hub, for kubectl and for drover itself",
 		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
 			hub, err := connect(c)
 			if err != nil {
 				return err
@@ -86,7 +115,9 @@ func kubeconfigCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			b, err := renderKubeconfig(hub.config, members)
+			config := *hub.config
+			config.Namespace = cmp.Or(c.String("namespace"), config.Namespace)
+			b, err := renderKubeconfig(&config, members)
 			if err != nil {
 				return err
 			}
@@ -137,26 +168,43 @@ func hubCommand() *cli.Command {
 		Name: "hub", Usage: "the hub itself",
 		Subcommands: []*cli.Command{{
 			Name: "members", Usage: "list the hub's members",
-			Action: func(c *cli.Context) error {
-				hub, err := connect(c)
-				if err != nil {
-					return err
-				}
-				members, err := hub.remote.Members(c.Context)
-				if err != nil {
-					return err
-				}
-				tw := tabwriter.NewWriter(c.App.Writer, 0, 8, 3, ' ', 0)
-				fmt.Fprintln(tw, "NAME\tROLE\tHEALTHY\tURL\tMESSAGE")
-				for _, m := range members {
-					role := "follower"
-					if m.Leader {
-						role = "leader"
-					}
-					fmt.Fprintf(tw, "%s\t%s\t%t\t%s\t%s\n", m.Name, role, m.Healthy, dash(m.URL), dash(m.Message))
-				}
-				return tw.Flush()
-			},
+			Flags:  []cli.Flag{outputFlag("json")},
+			Action: listMembers,
 		}},
 	}
+}
+
+func listMembers(c *cli.Context) error {
+	output, err := outputOf(c, "json")
+	if err != nil {
+		return err
+	}
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	hub, err := connect(c)
+	if err != nil {
+		return err
+	}
+	members, err := hub.remote.Members(c.Context)
+	if err != nil {
+		return err
+	}
+	if output == "json" {
+		b, err := json.Marshal(remote.MemberList{Items: members})
+		if err != nil {
+			return err
+		}
+		return writeIndented(c.App.Writer, b)
+	}
+	tw := tabwriter.NewWriter(c.App.Writer, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(tw, "NAME\tROLE\tHEALTHY\tURL\tMESSAGE")
+	for _, m := range members {
+		role := "follower"
+		if m.Leader {
+			role = "leader"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%t\t%s\t%s\n", m.Name, role, m.Healthy, dash(m.URL), dash(plain(m.Message)))
+	}
+	return tw.Flush()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -27,65 +28,75 @@ func deleteCommand() *cli.Command {
 }
 
 func deleteObjects(c *cli.Context) error {
-	hub, err := connect(c)
-	if err != nil {
-		return err
-	}
-	list, err := deleteTargets(c, hub.namespace)
+	hub, list, err := deleteTargets(c)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	var gone []api.Ref
+	var marked []doomed
 	for _, r := range list {
-		err := hub.Delete(c.Context, r, client.DeleteOptions{})
+		d, err := deleteOne(c.Context, hub, r)
 		switch {
 		case err == nil:
-			gone = append(gone, r)
-		case fault.ClassOf(err) == fault.NotFound && c.Bool("ignore-not-found"):
+			marked = append(marked, d)
+		case fault.Is(err, fault.NotFound) && c.Bool("ignore-not-found"):
 		default:
 			errs = append(errs, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
 	defer cancel()
-	for _, r := range gone {
+	for _, d := range marked {
 		if c.Bool("wait") {
-			if err := waitOne(ctx, c, hub, r, nil); err != nil {
-				errs = append(errs, timedOut(err, "deletion of "+r.Kind.Singular+"/"+r.Name, c.Duration("timeout")))
+			if err := waitOne(ctx, c.App.ErrWriter, hub, d.ref, gone(d.uid)); err != nil {
+				errs = append(errs, timedOut(err, "deletion of "+title(d.ref), c.Duration("timeout")))
 				continue
 			}
 		}
-		fmt.Fprintf(c.App.Writer, "%s/%s deleted\n", r.Kind.Singular, r.Name)
+		if _, err := fmt.Fprintln(c.App.Writer, title(d.ref), "deleted"); err != nil {
+			return err
+		}
 	}
 	return errors.Join(errs...)
 }
 
-func deleteTargets(c *cli.Context, namespace string) ([]api.Ref, error) {
+// doomed is an object whose deletion the hub took. The name may soon belong to another one, the uid never.
+type doomed struct {
+	ref api.Ref
+	uid string
+}
+
+func deleteOne(ctx context.Context, hub client.Client, r api.Ref) (doomed, error) {
+	obj, err := hub.Get(ctx, r, client.GetOptions{})
+	if err != nil {
+		return doomed{}, err
+	}
+	return doomed{r, obj.Meta().UID}, hub.Delete(ctx, r, client.DeleteOptions{})
+}
+
+func deleteTargets(c *cli.Context) (*connection, []api.Ref, error) {
 	files := c.StringSlice("filename")
 	if len(files) == 0 {
-		_, list, err := refs(c.Args().Slice(), namespace)
-		if err == nil && len(list) == 0 {
-			err = usagef("name the objects to delete")
-		}
-		return list, err
+		return named(c, c.Args().Slice())
 	}
 	if c.Args().Present() {
-		return nil, usagef("give either names or -f, not both")
+		return nil, nil, usagef("give either names or -f, not both")
 	}
 	items, err := readManifests(c.App.Reader, files)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	hub, err := connect(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := hub.setNamespaces(items); err != nil {
+		return nil, nil, err
 	}
 	var list []api.Ref
-	for i := len(items) - 1; i >= 0; i-- { // what was declared last goes first: content before its namespace
-		o := items[i].Object
-		setNamespace(o, namespace)
-		k, ok := api.KindOf(o.Type().APIVersion, o.Type().Kind)
-		if !ok {
-			return nil, fmt.Errorf("%s: unknown kind %s", items[i].File, o.Type().Kind)
-		}
-		list = append(list, ref(k, o.Meta().Namespace, o.Meta().Name))
+	for _, it := range slices.Backward(items) { // what was declared last goes first: content before its namespace
+		r, _ := api.RefOf(it.Object)
+		list = append(list, r)
 	}
-	return list, nil
+	return hub, list, nil
 }

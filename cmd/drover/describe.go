@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +16,9 @@ import (
 	"github.com/drover-fleet/drover/client"
 )
 
+// maxEvents is how many events are shown, the newest.
+const maxEvents = 20
+
 func describeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "describe", Usage: "show an object with what belongs to it: conditions, copies, events", ArgsUsage: "KIND NAME... | KIND/NAME...",
@@ -23,26 +27,18 @@ func describeCommand() *cli.Command {
 }
 
 func describe(c *cli.Context) error {
-	hub, err := connect(c)
+	hub, list, err := named(c, c.Args().Slice())
 	if err != nil {
 		return err
 	}
-	_, list, err := refs(c.Args().Slice(), hub.namespace)
-	if err != nil {
-		return err
-	}
-	if len(list) == 0 {
-		return usagef("name the objects to describe")
-	}
+	var errs []error
 	for i, r := range list {
 		if i > 0 {
 			fmt.Fprintln(c.App.Writer)
 		}
-		if err := describeOne(c, hub, r); err != nil {
-			return err
-		}
+		errs = append(errs, describeOne(c, hub, r))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func describeOne(c *cli.Context, hub *connection, r api.Ref) error {
@@ -54,38 +50,52 @@ func describeOne(c *cli.Context, hub *connection, r api.Ref) error {
 	if err := describeBody(w, obj); err != nil {
 		return err
 	}
-	describeConditions(w, conditionsOf(obj), time.Now())
-	copies := client.ListOptions{}
-	switch r.Kind {
-	case api.KindWorkload:
-		copies = client.ListOptions{Namespace: r.Namespace, FieldSelector: "spec.workload=" + r.Name}
-	case api.KindDevice:
-		copies.FieldSelector = "spec.device=" + r.Name
+	if list := conditionsOf(obj); list != nil {
+		describeConditions(w, *list, time.Now())
 	}
-	if copies.FieldSelector != "" {
-		list, err := hub.List(c.Context, api.KindAssignment, copies)
-		if err != nil {
-			return err
+	switch o := obj.(type) {
+	case *api.Device:
+		describeContact(w, o, time.Now())
+		err = describeCopies(c, hub, client.ListOptions{FieldSelector: "spec.device=" + r.Name})
+	case *api.Workload:
+		if err = describeRollout(c, hub, o); err == nil {
+			err = describeCopies(c, hub, client.ListOptions{Namespace: r.Namespace, FieldSelector: "spec.workload=" + r.Name})
 		}
-		describeCopies(w, list.Items)
+	case *api.Rollout:
+		err = describeCopies(c, hub, client.ListOptions{Namespace: r.Namespace, FieldSelector: "spec.workload=" + o.Spec.Workload})
+	}
+	if err != nil {
+		return err
 	}
 	return describeEvents(c, hub, obj)
+}
+
+// describeContact says how old the knowledge of a device is.
+func describeContact(w io.Writer, d *api.Device, now time.Time) {
+	if t := d.Status.LastContact; !t.IsZero() {
+		fmt.Fprintf(w, "\nLast contact: %s ago\n", age(t, now))
+		return
+	}
+	fmt.Fprintln(w, "\nLast contact: none that the hub remembers")
+}
+
+func describeRollout(c *cli.Context, hub *connection, w *api.Workload) error {
+	p, err := progressOf(c.Context, hub, api.Ref{Kind: api.KindWorkload, Namespace: w.Metadata.Namespace, Name: w.Metadata.Name})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "\nRollout: %s\n", p.line())
+	return err
 }
 
 // describeBody prints the object itself without what is shown below it in a better form, and without a Secret's values.
 func describeBody(w io.Writer, obj api.Object) error {
 	shown := obj.DeepCopyObject()
 	shown.Meta().ManagedFields = nil
-	switch o := shown.(type) {
-	case *api.Workload:
-		o.Status.Conditions = nil
-	case *api.Device:
-		o.Status.Conditions = nil
-	case *api.Assignment:
-		o.Status.Conditions = nil
-	case *api.Rollout:
-		o.Status.Conditions = nil
-	case *api.Secret:
+	if list := conditionsOf(shown); list != nil {
+		*list = nil
+	}
+	if o, ok := shown.(*api.Secret); ok {
 		sizes := make(map[string]string, len(o.Data))
 		for k, v := range o.Data {
 			sizes[k] = fmt.Sprintf("%d bytes", len(v))
@@ -108,15 +118,17 @@ func describeConditions(w io.Writer, list []api.Condition, now time.Time) {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(tw, "  TYPE\tSTATUS\tSINCE\tREASON\tMESSAGE")
 	for _, c := range list {
-		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\n", c.Type, c.Status, age(c.LastTransitionTime, now), dash(c.Reason), dash(c.Message))
+		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\n", c.Type, c.Status, age(c.LastTransitionTime, now), dash(plain(c.Reason)), dash(plain(c.Message)))
 	}
 	tw.Flush()
 }
 
-func describeCopies(w io.Writer, items []api.Object) {
-	if len(items) == 0 {
-		return
+func describeCopies(c *cli.Context, hub *connection, o client.ListOptions) error {
+	items, err := listAll(c.Context, hub, api.KindAssignment, o)
+	if err != nil || len(items) == 0 {
+		return err
 	}
+	w := c.App.Writer
 	fmt.Fprintln(w, "\nAssignments:")
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(tw, "  NAME\tDEVICE\tPHASE\tREADY\tREVISION\tRESTARTS\tMESSAGE")
@@ -126,18 +138,18 @@ func describeCopies(w io.Writer, items []api.Object) {
 		for _, ct := range a.Status.Containers {
 			restarts += ct.Restarts
 		}
-		fmt.Fprintf(tw, "  %s\t%s\t%s\t%t\t%s\t%d\t%s\n", a.Metadata.Name, dash(a.Spec.Device), dash(a.Status.Phase), a.Status.Ready, dash(a.Status.Revision), restarts, dash(a.Status.Message))
+		fmt.Fprintf(tw, "  %s\t%s\t%s\t%t\t%s\t%d\t%s\n", a.Metadata.Name, dash(a.Spec.Device), dash(a.Status.Phase), a.Status.Ready, dash(a.Status.Revision), restarts, dash(plain(a.Status.Message)))
 	}
-	tw.Flush()
+	return tw.Flush()
 }
 
 func describeEvents(c *cli.Context, hub *connection, obj api.Object) error {
-	list, err := hub.List(c.Context, api.KindEvent, client.ListOptions{Namespace: obj.Meta().Namespace})
+	list, err := listAll(c.Context, hub, api.KindEvent, client.ListOptions{Namespace: obj.Meta().Namespace})
 	if err != nil {
 		return err
 	}
 	var events []*api.Event
-	for _, o := range list.Items {
+	for _, o := range list {
 		e := o.(*api.Event)
 		if e.InvolvedObject.Kind == obj.Type().Kind && e.InvolvedObject.Name == obj.Meta().Name &&
 			(e.InvolvedObject.UID == "" || e.InvolvedObject.UID == obj.Meta().UID) {
@@ -148,15 +160,13 @@ func describeEvents(c *cli.Context, hub *connection, obj api.Object) error {
 		return nil
 	}
 	slices.SortFunc(events, func(a, b *api.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
-	if len(events) > 20 {
-		events = events[len(events)-20:]
-	}
+	events = events[max(0, len(events)-maxEvents):]
 	fmt.Fprintln(c.App.Writer, "\nEvents:")
 	tw := tabwriter.NewWriter(c.App.Writer, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(tw, "  LAST\tCOUNT\tTYPE\tREASON\tFROM\tMESSAGE")
 	for _, e := range events {
 		from := strings.Trim(e.Source.Component+" "+e.Source.Host, " ")
-		fmt.Fprintf(tw, "  %s\t%d\t%s\t%s\t%s\t%s\n", age(e.LastTimestamp, time.Now()), cmp.Or(e.Count, 1), e.EventType, e.Reason, dash(from), e.Message)
+		fmt.Fprintf(tw, "  %s\t%d\t%s\t%s\t%s\t%s\n", age(e.LastTimestamp, time.Now()), cmp.Or(e.Count, 1), e.EventType, plain(e.Reason), dash(plain(from)), plain(e.Message))
 	}
 	return tw.Flush()
 }

@@ -62,19 +62,18 @@ func follow(ctx context.Context, hub client.Client, notes io.Writer, sources []s
 	}
 }
 
+// wait ends with a change, and soon after in any case if asked.
 func wait(ctx context.Context, wake <-chan struct{}, soon bool) error {
-	var again <-chan time.Time
+	var again <-chan time.Time // never, unless soon
 	if soon {
 		again = time.After(retryPause)
 	}
 	select {
 	case <-wake:
-		return nil
 	case <-again:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // poke watches one source and signals every change, and every new start of the watch, since something may have been missed.
@@ -116,7 +115,7 @@ func passing(err error) bool {
 func timedOut(err error, what string, after time.Duration) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		stands := strings.TrimPrefix(err.Error(), context.DeadlineExceeded.Error())
-		return fault.WithExit(fault.ExitStillGoing, fmt.Errorf("%s: not there after %s%s", what, after, stands))
+		return fault.WithExit(fault.ExitStillGoing, fmt.Errorf("%s: not there after %s%s; it goes on", what, after, stands))
 	}
 	return err
 }

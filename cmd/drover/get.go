@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/drover-fleet/drover/api"
-	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/remote"
 )
@@ -37,33 +33,63 @@ func get(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	kind, names, err := refs(c.Args().Slice())
+	if err != nil {
+		return err
+	}
+	table := output == "" || output == "table" || output == "wide"
+	if err := getUsage(c, names, table); err != nil {
+		return err
+	}
 	hub, err := connect(c)
 	if err != nil {
 		return err
-	}
-	kind, names, err := refs(c.Args().Slice(), hub.namespace)
-	if err != nil {
-		return err
-	}
-	if len(names) > 0 && (c.String("selector") != "" || c.String("field-selector") != "") {
-		return usagef("give either names or a selector, not both")
 	}
 	o := client.ListOptions{LabelSelector: c.String("selector"), FieldSelector: c.String("field-selector")}
 	if kind.Namespaced && !c.Bool("all-namespaces") {
 		o.Namespace = hub.namespace
 	}
-	table := output == "" || output == "table" || output == "wide"
+	g := getter{c, hub, o, output == "wide"}
+	switch {
+	case table && len(names) > 0:
+		return g.tables(hub.place(names))
+	case table:
+		return g.list(kind)
+	case len(names) == 0:
+		objects, err := g.all(kind)
+		if err != nil {
+			return err
+		}
+		return printList(c.App.Writer, output, objects, false)
+	}
+	objects, missing := g.each(hub.place(names))
+	if len(objects) > 0 {
+		missing = errors.Join(printList(c.App.Writer, output, objects, len(names) == 1), missing)
+	}
+	return missing
+}
+
+// getUsage refuses flags that contradict each other.
+func getUsage(c *cli.Context, names []api.Ref, table bool) error {
 	switch {
 	case c.Bool("watch") && !table:
 		return usagef("--watch shows tables only; use -o table or wide")
-	case table:
-		return getTable(c, hub, kind, names, o, output == "wide")
+	case c.Bool("watch") && len(names) > 1:
+		return usagef("--watch takes one name at most")
+	case len(names) > 0 && (c.String("selector") != "" || c.String("field-selector") != ""):
+		return usagef("give either names or a selector, not both")
+	case len(names) > 0 && c.Bool("all-namespaces"):
+		return usagef("a name is looked for in one namespace; leave -A out")
 	}
-	objects, err := getObjects(c.Context, hub, kind, names, o)
-	if err != nil {
-		return err
-	}
-	return printList(c.App.Writer, output, objects, len(names) == 1)
+	return nil
+}
+
+// getter is one run of the command.
+type getter struct {
+	c    *cli.Context
+	hub  *connection
+	opts client.ListOptions
+	wide bool
 }
 
 // printList prints one named object as itself, and a list always as a List, however many it holds.
@@ -74,20 +100,28 @@ func printList(w io.Writer, output string, objects []api.Object, single bool) er
 	return printObjects(w, output, objects)
 }
 
-func getObjects(ctx context.Context, hub *connection, kind *api.Kind, names []api.Ref, o client.ListOptions) ([]api.Object, error) {
+// each reads the objects one by one; those that cannot be had are in the error.
+func (g getter) each(names []api.Ref) ([]api.Object, error) {
 	var objects []api.Object
-	if len(names) > 0 {
-		var errs []error
-		for _, r := range names {
-			obj, err := hub.Get(ctx, r, client.GetOptions{})
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			objects = append(objects, obj)
+	var errs []error
+	for _, r := range names {
+		obj, err := g.hub.Get(g.c.Context, r, client.GetOptions{})
+		if err != nil {
+			errs = append(errs, err)
+			continue
 		}
-		return objects, errors.Join(errs...)
+		objects = append(objects, obj)
 	}
+	return objects, errors.Join(errs...)
+}
+
+func (g getter) all(kind *api.Kind) ([]api.Object, error) {
+	return listAll(g.c.Context, g.hub, kind, g.opts)
+}
+
+// listAll reads all pages.
+func listAll(ctx context.Context, hub client.Client, kind *api.Kind, o client.ListOptions) ([]api.Object, error) {
+	var objects []api.Object
 	o.Limit = 500
 	for {
 		page, err := hub.List(ctx, kind, o)
@@ -101,148 +135,59 @@ func getObjects(ctx context.Context, hub *connection, kind *api.Kind, names []ap
 	}
 }
 
-func getTable(c *cli.Context, hub *connection, kind *api.Kind, names []api.Ref, o client.ListOptions, wide bool) error {
-	if c.Bool("watch") && len(names) > 1 {
-		return usagef("--watch takes one name at most")
+func (g getter) printer(kind *api.Kind, namespaces bool) *rowPrinter {
+	return &rowPrinter{w: g.c.App.Writer, wide: g.wide, namespaces: kind.Namespaced && namespaces, headers: !g.c.Bool("no-headers")}
+}
+
+// list shows the objects of a kind, and with --watch their changes.
+func (g getter) list(kind *api.Kind) error {
+	p := g.printer(kind, g.opts.Namespace == "")
+	t, err := g.hub.remote.Table(g.c.Context, kind, "", g.opts)
+	if err != nil {
+		return err
 	}
-	p := &rowPrinter{w: c.App.Writer, wide: wide, namespaces: kind.Namespaced && o.Namespace == "", headers: !c.Bool("no-headers")}
-	if len(names) == 0 {
-		t, err := hub.remote.Table(c.Context, kind, "", o)
-		if err != nil {
-			return err
-		}
-		if len(t.Rows) == 0 && !c.Bool("watch") {
-			fmt.Fprintf(c.App.ErrWriter, "no %s found\n", kind.Plural)
-			return nil
-		}
-		if err := p.table(t); err != nil || !c.Bool("watch") {
-			return err
-		}
-		return watchRows(c, hub, kind, o, t.Meta.ResourceVersion, p)
+	if len(t.Rows) == 0 && !g.c.Bool("watch") {
+		fmt.Fprintf(g.c.App.ErrWriter, "no %s found\n", kind.Plural)
+		return nil
 	}
+	if err := p.table(t); err != nil || !g.c.Bool("watch") {
+		return err
+	}
+	w := rowWatch{hub: g.hub.remote, kind: kind, opts: g.opts, from: t.Meta.ResourceVersion, p: p, notes: g.c.App.ErrWriter}
+	return w.run(g.c.Context)
+}
+
+// tables shows named objects, a table for each kind in the order in which they were named.
+func (g getter) tables(names []api.Ref) error {
+	var kinds []*api.Kind
+	found := map[*api.Kind]*remote.Table{}
 	var errs []error
-	all := &remote.Table{}
 	for _, r := range names {
-		t, err := hub.remote.Table(c.Context, kind, r.Name, client.ListOptions{Namespace: r.Namespace})
+		t, err := g.hub.remote.Table(g.c.Context, r.Kind, r.Name, client.ListOptions{Namespace: r.Namespace})
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		all.Columns, all.Meta = t.Columns, t.Meta
-		all.Rows = append(all.Rows, t.Rows...)
+		if all := found[r.Kind]; all != nil {
+			all.Rows = append(all.Rows, t.Rows...)
+			continue
+		}
+		kinds = append(kinds, r.Kind)
+		found[r.Kind] = t
 	}
-	errs = append(errs, p.table(all))
-	if err := errors.Join(errs...); err != nil || !c.Bool("watch") {
+	var p *rowPrinter
+	for i, k := range kinds {
+		if i > 0 {
+			fmt.Fprintln(g.c.App.Writer)
+		}
+		p = g.printer(k, false)
+		errs = append(errs, p.table(found[k]))
+	}
+	if err := errors.Join(errs...); err != nil || !g.c.Bool("watch") {
 		return err
 	}
-	o.FieldSelector = "metadata.name=" + names[0].Name
-	return watchRows(c, hub, kind, o, all.Meta.ResourceVersion, p)
-}
-
-// watchRows goes on from a revision, across failures of hub members.
-func watchRows(c *cli.Context, hub *connection, kind *api.Kind, o client.ListOptions, from string, p *rowPrinter) error {
-	for {
-		err := hub.remote.WatchTable(c.Context, kind, client.WatchOptions{
-			Namespace: o.Namespace, LabelSelector: o.LabelSelector, FieldSelector: o.FieldSelector, ResourceVersion: from,
-		}, func(typ client.EventType, r remote.Row) error {
-			if rv := r.Object.Metadata.ResourceVersion; rv != "" {
-				from = rv
-			}
-			return p.row(r, typ == client.Deleted)
-		})
-		if c.Context.Err() != nil {
-			return nil
-		}
-		if err != nil && !passing(err) {
-			return err
-		}
-		if fault.Is(err, fault.Expired, fault.OtherEpoch) {
-			fmt.Fprintln(c.App.ErrWriter, "changes were missed; showing the present state again")
-			t, err := hub.remote.Table(c.Context, kind, "", o)
-			if err != nil {
-				return err
-			}
-			from = t.Meta.ResourceVersion
-			if err := p.table(t); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-time.After(retryPause):
-		case <-c.Context.Done():
-			return nil
-		}
-	}
-}
-
-// rowPrinter prints tables whose columns the hub decided. Rows that come later use the widths of the first table.
-type rowPrinter struct {
-	w                         io.Writer
-	wide, namespaces, headers bool
-	shown                     []int // indexes of the columns that are printed
-	widths                    []int
-}
-
-func (p *rowPrinter) table(t *remote.Table) error {
-	if len(t.Columns) == 0 {
-		return nil
-	}
-	p.shown = p.shown[:0]
-	var head []string
-	for i, col := range t.Columns {
-		if p.wide || col.Priority == 0 {
-			p.shown = append(p.shown, i)
-			head = append(head, strings.ToUpper(strings.ReplaceAll(col.Name, " ", "-")))
-		}
-	}
-	if p.namespaces {
-		head = append([]string{"NAMESPACE"}, head...)
-	}
-	lines := make([][]string, 0, len(t.Rows)+1)
-	if p.headers {
-		lines = append(lines, head)
-	}
-	for _, r := range t.Rows {
-		lines = append(lines, p.cells(r, false))
-	}
-	p.widths = make([]int, len(head))
-	tw := tabwriter.NewWriter(p.w, 0, 8, 3, ' ', 0)
-	for _, l := range lines {
-		for i, cell := range l {
-			p.widths[i] = max(p.widths[i], len(cell))
-		}
-		fmt.Fprintln(tw, strings.Join(l, "\t"))
-	}
-	return tw.Flush()
-}
-
-func (p *rowPrinter) cells(r remote.Row, gone bool) []string {
-	var out []string
-	if p.namespaces {
-		out = append(out, r.Object.Metadata.Namespace)
-	}
-	for n, i := range p.shown {
-		text := "-"
-		if i < len(r.Cells) && r.Cells[i] != nil && r.Cells[i] != "" {
-			text = fmt.Sprint(r.Cells[i])
-		}
-		if gone && n == 0 {
-			text += " (deleted)"
-		}
-		out = append(out, text)
-	}
-	return out
-}
-
-func (p *rowPrinter) row(r remote.Row, gone bool) error {
-	var b strings.Builder
-	for i, cell := range p.cells(r, gone) {
-		width := 0
-		if i < len(p.widths) {
-			width = p.widths[i]
-		}
-		fmt.Fprintf(&b, "%-*s   ", width, cell)
-	}
-	_, err := fmt.Fprintln(p.w, strings.TrimRight(b.String(), " "))
-	return err
+	r := names[0]
+	o := client.ListOptions{Namespace: r.Namespace, FieldSelector: "metadata.name=" + r.Name}
+	w := rowWatch{hub: g.hub.remote, kind: r.Kind, opts: o, from: found[r.Kind].Meta.ResourceVersion, p: p, notes: g.c.App.ErrWriter}
+	return w.run(g.c.Context)
 }

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/drover-fleet/drover/api"
-	"github.com/drover-fleet/drover/api/fault"
-	"github.com/drover-fleet/drover/client"
 )
 
 func labelCommand() *cli.Command {
@@ -44,6 +43,11 @@ func splitLabels(args []string) (names []string, change labelChange, err error) 
 			names = append(names, a)
 		}
 	}
+	for _, k := range change.remove {
+		if _, both := change.set[k]; both {
+			return nil, change, usagef("label %s is both set and removed", k)
+		}
+	}
 	if len(change.set)+len(change.remove) == 0 {
 		return nil, change, usagef("name at least one label, as site=north or site-")
 	}
@@ -51,61 +55,34 @@ func splitLabels(args []string) (names []string, change labelChange, err error) 
 }
 
 func label(c *cli.Context) error {
-	names, change, err := splitLabels(c.Args().Slice())
+	names, want, err := splitLabels(c.Args().Slice())
 	if err != nil {
 		return err
 	}
-	hub, err := connect(c)
+	hub, list, err := named(c, names)
 	if err != nil {
 		return err
-	}
-	_, list, err := refs(names, hub.namespace)
-	if err != nil {
-		return err
-	}
-	if len(list) == 0 {
-		return usagef("name the objects to label")
 	}
 	for _, r := range list {
-		action, err := labelOne(c, hub, r, change)
+		changed, err := change(c.Context, hub, r, "drover-label", func(o api.Object) (bool, error) { return want.on(o, c.Bool("overwrite")) })
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", title(r), err)
 		}
-		if _, err := fmt.Fprintf(c.App.Writer, "%s/%s %s\n", r.Kind.Singular, r.Name, action); err != nil {
+		action := "unchanged"
+		if changed {
+			action = "labeled"
+		}
+		if _, err := fmt.Fprintln(c.App.Writer, title(r), action); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// labelOne reads, changes and writes with the read version as precondition, again when someone else was quicker.
-func labelOne(c *cli.Context, hub *connection, r api.Ref, change labelChange) (string, error) {
-	for {
-		obj, err := hub.Get(c.Context, r, client.GetOptions{})
-		if err != nil {
-			return "", err
-		}
-		next := obj.DeepCopyObject()
-		changed, err := change.on(next, c.Bool("overwrite"))
-		if err != nil {
-			return "", fmt.Errorf("%s/%s: %w", r.Kind.Singular, r.Name, err)
-		}
-		if !changed {
-			return "unchanged", nil
-		}
-		_, err = hub.Update(c.Context, next, client.WriteOptions{FieldManager: "drover-label"})
-		if err == nil {
-			return "labeled", nil
-		}
-		if fault.ClassOf(err) != fault.Conflict || errors.Is(c.Context.Err(), err) {
-			return "", err
-		}
-	}
-}
-
 func (l labelChange) on(o api.Object, overwrite bool) (changed bool, err error) {
 	labels := o.Meta().Labels
-	for k, v := range l.set {
+	for _, k := range slices.Sorted(maps.Keys(l.set)) {
+		v := l.set[k]
 		old, has := labels[k]
 		if has && old != v && !overwrite {
 			return false, fmt.Errorf("label %s is %q already; --overwrite changes it", k, old)

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/remote"
 )
@@ -34,11 +37,25 @@ func logs(c *cli.Context) error {
 	if c.NArg() != 1 {
 		return usagef("name one workload or assignment")
 	}
+	if n := c.Int64("tail"); n < -1 {
+		return usagef("--tail takes a number of lines, not %d", n)
+	}
+	arg := c.Args().First()
+	if !strings.Contains(arg, "/") {
+		arg = "workload/" + arg
+	}
+	_, list, err := refs([]string{arg})
+	if err != nil {
+		return err
+	}
+	if k := list[0].Kind; k != api.KindWorkload && k != api.KindAssignment {
+		return usagef("logs are of a workload or an assignment, not of a %s", k.Singular)
+	}
 	hub, err := connect(c)
 	if err != nil {
 		return err
 	}
-	copies, err := logTargets(c, hub)
+	copies, err := copiesOf(c.Context, hub, hub.place(list)[0], c.StringSlice("device"))
 	if err != nil {
 		return err
 	}
@@ -46,7 +63,12 @@ func logs(c *cli.Context) error {
 	if n := c.Int64("tail"); n >= 0 {
 		rq.TailLines = &n
 	}
-	out := &lineWriter{w: c.App.Writer}
+	return readLogs(c.Context, hub, copies, rq, &lineWriter{w: c.App.Writer})
+}
+
+// readLogs reads one log after the other, so that what belongs together stands together, or follows all at once. What can be read is
+// shown, whatever stands in the way of the others.
+func readLogs(ctx context.Context, hub *connection, copies []*api.Assignment, rq remote.LogOptions, out *lineWriter) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(copies))
 	for i, a := range copies {
@@ -54,81 +76,81 @@ func logs(c *cli.Context) error {
 		if len(copies) > 1 {
 			prefix = a.Spec.Device + " "
 		}
-		wg.Go(func() { errs[i] = copyLog(c.Context, hub, a, rq, prefix, out) })
+		wg.Go(func() { errs[i] = copyLog(ctx, hub, a, rq, prefix, out) })
 		if !rq.Follow {
-			wg.Wait() // one after the other, so that what belongs together stands together
+			wg.Wait()
 		}
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// logTargets are the bound copies that the argument and --device name.
-func logTargets(c *cli.Context, hub *connection) ([]*api.Assignment, error) {
-	arg := c.Args().First()
-	if !strings.Contains(arg, "/") {
-		arg = "workload/" + arg
-	}
-	kind, list, err := refs([]string{arg}, hub.namespace)
+// copiesOf are the bound copies that the reference and the devices (none: all) name.
+func copiesOf(ctx context.Context, hub client.Client, r api.Ref, devices []string) ([]*api.Assignment, error) {
+	obj, err := hub.Get(ctx, r, client.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	var found []api.Object
-	switch kind {
-	case api.KindAssignment:
-		obj, err := hub.Get(c.Context, list[0], client.GetOptions{})
+	found := []api.Object{obj}
+	if r.Kind == api.KindWorkload {
+		found, err = listAll(ctx, hub, api.KindAssignment, client.ListOptions{Namespace: r.Namespace, FieldSelector: "spec.workload=" + r.Name})
 		if err != nil {
 			return nil, err
 		}
-		found = []api.Object{obj}
-	case api.KindWorkload:
-		if _, err := hub.Get(c.Context, list[0], client.GetOptions{}); err != nil {
-			return nil, err
-		}
-		l, err := hub.List(c.Context, api.KindAssignment, client.ListOptions{Namespace: hub.namespace, FieldSelector: "spec.workload=" + list[0].Name})
-		if err != nil {
-			return nil, err
-		}
-		found = l.Items
-	default:
-		return nil, usagef("logs are of a workload or an assignment, not of a %s", kind.Singular)
 	}
 	var out []*api.Assignment
 	for _, o := range found {
 		a := o.(*api.Assignment)
-		if a.Spec.Device != "" && (len(c.StringSlice("device")) == 0 || contains(c.StringSlice("device"), a.Spec.Device)) {
+		if a.Spec.Device != "" && (len(devices) == 0 || slices.Contains(devices, a.Spec.Device)) {
 			out = append(out, a)
 		}
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%s has no copy on a device that was asked for", arg)
+	switch {
+	case len(out) > 0:
+		return out, nil
+	case len(devices) > 0:
+		return nil, fmt.Errorf("%s has no copy on %s", title(r), strings.Join(devices, ", "))
 	}
-	return out, nil
+	return nil, fmt.Errorf("%s has no copy on a device yet", title(r))
+}
+
+// offline is the error of a device that is known to be away: it answers at once, where the hub would look for the device's link on
+// every member first. Nil for one that may answer.
+func offline(ctx context.Context, hub client.Client, device string) error {
+	obj, err := hub.Get(ctx, api.Ref{Kind: api.KindDevice, Name: device}, client.GetOptions{})
+	if err != nil {
+		return err
+	}
+	d := obj.(*api.Device)
+	c := api.FindCondition(d.Status.Conditions, "Connected")
+	if c == nil || c.Status != api.False {
+		return nil
+	}
+	last := "no contact known"
+	if t := d.Status.LastContact; !t.IsZero() {
+		last = "last contact " + age(t, time.Now()) + " ago"
+	}
+	return fault.WithExit(fault.ExitPending, fmt.Errorf("device %s is offline (%s); its log can be read when it is back", device, last))
 }
 
 func copyLog(ctx context.Context, hub *connection, a *api.Assignment, rq remote.LogOptions, prefix string, out *lineWriter) error {
+	if err := offline(ctx, hub, a.Spec.Device); err != nil {
+		return fmt.Errorf("logs of %s: %w", a.Metadata.Name, err)
+	}
 	body, err := hub.remote.Logs(ctx, a.Metadata.Namespace, a.Metadata.Name, rq)
 	if err != nil {
 		return fmt.Errorf("logs of %s: %w", a.Metadata.Name, err)
 	}
 	defer body.Close()
-	r := bufio.NewReaderSize(body, 64<<10)
-	for {
-		line, err := r.ReadSlice('\n')
-		if len(line) > 0 {
-			if werr := out.write(prefix, line); werr != nil {
-				return werr
-			}
-		}
-		switch {
-		case err == nil || errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) || ctx.Err() != nil:
-			return nil
-		default:
-			return fmt.Errorf("logs of %s ended early: %w", a.Metadata.Name, err)
-		}
+	err = out.copy(prefix, body)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("logs of %s ended early: %w", a.Metadata.Name, err)
 	}
+	return nil
 }
+
+// maxLine is how much of one line of a log is held back until its end comes, in bytes; a longer line is written in pieces.
+const maxLine = 64 << 10
 
 // lineWriter keeps the lines of several copies whole.
 type lineWriter struct {
@@ -136,12 +158,35 @@ type lineWriter struct {
 	w  io.Writer // guarded by mu
 }
 
-func (l *lineWriter) write(prefix string, line []byte) error {
+// copy writes every line of r behind the prefix. With one, a last line that lacks its end gets it, so that the next copy's begins a line
+// of its own.
+func (l *lineWriter) copy(prefix string, r io.Reader) error {
+	in := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, err := in.ReadSlice('\n')
+		whole := len(line) > 0 && line[len(line)-1] == '\n'
+		if len(line) > 0 {
+			if werr := l.write(prefix, line, prefix != "" && !whole); werr != nil {
+				return werr
+			}
+		}
+		switch {
+		case err == nil || errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF):
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+func (l *lineWriter) write(prefix string, line []byte, end bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := io.WriteString(l.w, prefix); err != nil {
-		return err
+	b := append([]byte(prefix), line...)
+	if end {
+		b = append(b, '\n')
 	}
-	_, err := l.w.Write(line)
+	_, err := l.w.Write(b)
 	return err
 }

@@ -23,6 +23,7 @@ var version = "unknown" // set by the build
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	code := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -31,18 +32,22 @@ func main() {
 // run is the whole program, so that tests can call it. The exit code is returned.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	app := newApp(in, out, errOut)
-	err := app.RunContext(ctx, reorder(app, args))
+	args, err := arrange(app, args)
 	if err == nil {
-		return fault.ExitDone
+		err = app.RunContext(ctx, args)
 	}
 	var usage *usageError
-	if errors.As(err, &usage) {
+	switch {
+	case err == nil:
+		return fault.ExitDone
+	case errors.As(err, &usage):
 		fmt.Fprintf(errOut, "drover: %v\n", err)
 		return fault.ExitUsage
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(errOut, "drover: interrupted; what was sent to the hub goes on there")
+		return fault.ExitStillGoing
 	}
-	if msg := err.Error(); msg != "" {
-		fmt.Fprintf(errOut, "drover: %s\n", msg)
-	}
+	fmt.Fprintf(errOut, "drover: %s\n", err)
 	return fault.ExitCode(err)
 }
 
@@ -60,9 +65,9 @@ const exitCodes = `EXIT CODES:
 
 func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
 	app := &cli.App{
-		Name: "drover", Usage: "run workloads on fleets of small devices", Version: version,
+		Name: "drover", HelpName: "drover", Usage: "run workloads on fleets of small devices", Version: version,
 		Reader: in, Writer: out, ErrWriter: errOut,
-		HideVersion: true, UseShortOptionHandling: true, EnableBashCompletion: true,
+		HideVersion: true, EnableBashCompletion: true, DisableSliceFlagSeparator: true, // file names may hold commas
 		CustomAppHelpTemplate: cli.AppHelpTemplate + "\n" + exitCodes,
 		ExitErrHandler:        func(*cli.Context, error) {}, // run maps errors to codes in one place
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
@@ -80,7 +85,7 @@ func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
 			waitCommand(), whyCommand(), tokenCommand(), hubCommand(), approveCommand(), denyCommand(), kubeconfigCommand(), versionCommand(),
 		},
 	}
-	setUsageErrors(app.Commands)
+	finishCommands(app.Commands, "drover")
 	return app
 }
 
@@ -89,31 +94,44 @@ func globalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "config", EnvVars: []string{"DROVER_CONFIG"}, Usage: "kubeconfig `FILE` (default ~/.config/drover/config)"},
 		&cli.StringFlag{Name: "server", Usage: "ask only this hub member, `URL`"},
 		&cli.StringFlag{Name: "namespace", Aliases: []string{"n"}, Usage: "namespace of the objects", DefaultText: "the config's, or default"},
+		&cli.DurationFlag{Name: "patience", Value: defaultPatience, Usage: "how long one request looks for a hub member that answers, `DURATION`"},
 	}
 }
 
-// setUsageErrors makes a wrong flag of any command exit 2 with one line.
-func setUsageErrors(cmds []*cli.Command) {
+// finishCommands makes a wrong flag of any command exit 2 with one line, and keeps the library's own "help" command from taking
+// an argument of that name.
+func finishCommands(cmds []*cli.Command, parent string) {
 	for _, c := range cmds {
-		name := c.Name
+		name := parent + " " + c.Name
 		c.OnUsageError = func(_ *cli.Context, err error, _ bool) error {
-			return usagef("%v; see drover %s --help", err, name)
+			return usagef("%v; see %s --help", err, name)
 		}
+		c.HideHelpCommand = true
 		if len(c.Subcommands) > 0 {
 			c.Action = func(ctx *cli.Context) error {
 				if ctx.Args().Present() {
-					return usagef("there is no command %q; see drover %s --help", ctx.Args().First(), name)
+					return usagef("there is no command %q; see %s --help", ctx.Args().First(), name)
 				}
 				return cli.ShowSubcommandHelp(ctx)
 			}
 		}
-		setUsageErrors(c.Subcommands)
+		finishCommands(c.Subcommands, name)
 	}
 }
 
 func versionCommand() *cli.Command {
 	return &cli.Command{Name: "version", Usage: "print this program's version", Action: func(c *cli.Context) error {
+		if err := noArguments(c); err != nil {
+			return err
+		}
 		_, err := fmt.Fprintln(c.App.Writer, "drover", version)
 		return err
 	}}
+}
+
+func noArguments(c *cli.Context) error {
+	if c.Args().Present() {
+		return usagef("%s takes no arguments, not %q", c.Command.HelpName, c.Args().First())
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -19,7 +20,7 @@ func outputFlag(formats ...string) cli.Flag {
 // outputOf reads -o; "" stands for the command's own form.
 func outputOf(c *cli.Context, formats ...string) (string, error) {
 	o := c.String("output")
-	if o == "" || contains(formats, o) {
+	if o == "" || slices.Contains(formats, o) {
 		return o, nil
 	}
 	return "", usagef("there is no output format %q here; choose from %s", o, strings.Join(formats, ", "))

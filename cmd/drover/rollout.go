@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,9 +15,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/drover-fleet/drover/api"
-	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/client"
 )
+
+// undoManager owns the fields that an undo writes.
+const undoManager = "drover"
 
 func rolloutCommand() *cli.Command {
 	return &cli.Command{
@@ -44,26 +48,26 @@ func rolloutCommand() *cli.Command {
 }
 
 // workloadArg reads "NAME" or "workload/NAME".
-func workloadArg(c *cli.Context) (string, error) {
+func workloadArg(c *cli.Context) (api.Ref, error) {
 	if c.NArg() != 1 {
-		return "", usagef("name one workload")
+		return api.Ref{}, usagef("name one workload")
 	}
-	kind, name, ok := strings.Cut(c.Args().First(), "/")
-	if !ok {
-		return kind, nil
+	arg := c.Args().First()
+	if !strings.Contains(arg, "/") {
+		arg = "workload/" + arg
 	}
-	k, err := kindNamed(kind)
+	k, list, err := refs([]string{arg})
 	if err != nil {
-		return "", err
+		return api.Ref{}, err
 	}
-	if k != api.KindWorkload || name == "" {
-		return "", usagef("%q is not a workload", c.Args().First())
+	if k != api.KindWorkload {
+		return api.Ref{}, usagef("%q is not a workload", c.Args().First())
 	}
-	return name, nil
+	return list[0], nil
 }
 
 func rolloutStatus(c *cli.Context) error {
-	name, err := workloadArg(c)
+	ref, err := workloadArg(c)
 	if err != nil {
 		return err
 	}
@@ -77,213 +81,122 @@ func rolloutStatus(c *cli.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	screen := newScreen(c.App.Writer)
-	var last *progress
-	err = follow(ctx, hub, c.App.ErrWriter, []source{
-		{api.KindWorkload, client.WatchOptions{Namespace: hub.namespace, FieldSelector: "metadata.name=" + name}},
-		{api.KindRollout, client.WatchOptions{Namespace: hub.namespace, FieldSelector: "spec.workload=" + name}},
-	}, func(ctx context.Context) (bool, error) {
-		p, err := progressOf(ctx, hub, hub.namespace, name)
-		if err != nil {
-			return false, err
-		}
-		last = p
-		screen.show(p.lines(), p.line())
-		return p.ended() || !c.Bool("watch"), nil
-	})
-	if err != nil {
-		return timedOut(err, "rollout of "+name, timeout)
-	}
-	if !last.ended() {
+	ref = hub.place([]api.Ref{ref})[0]
+	last, err := followRollout(ctx, hub, ref, newScreen(c.App.Writer), c.App.ErrWriter, !c.Bool("watch"))
+	switch {
+	case err != nil:
+		return timedOut(err, "rollout of "+ref.Name, timeout)
+	case !last.ended():
 		return nil
 	}
 	return last.verdict()
 }
 
-// progress is where the newest rollout of a workload stands.
-type progress struct {
-	workload *api.Workload
-	rollout  *api.Rollout // nil until the revision's rollout exists
-}
-
-func progressOf(ctx context.Context, hub client.Client, namespace, name string) (*progress, error) {
-	obj, err := hub.Get(ctx, api.Ref{Kind: api.KindWorkload, Namespace: namespace, Name: name}, client.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	w := obj.(*api.Workload)
-	p := &progress{workload: w}
-	if w.Status.ObservedGeneration < w.Metadata.Generation {
-		return p, nil // what the status says is about an earlier spec
-	}
-	list, err := hub.List(ctx, api.KindRollout, client.ListOptions{Namespace: namespace, FieldSelector: "spec.workload=" + name})
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range list.Items {
-		r := o.(*api.Rollout)
-		if r.Spec.To == w.Status.UpdatedRevision && (p.rollout == nil || newer(r, p.rollout)) {
-			p.rollout = r
+// followRollout shows the newest rollout of a workload until it ends. The one that is seen first is followed to its own end, though a
+// newer one may begin: what became of it is the answer.
+func followRollout(ctx context.Context, hub client.Client, r api.Ref, s *screen, notes io.Writer, once bool) (*progress, error) {
+	var last *progress
+	followed := ""
+	err := follow(ctx, hub, notes, []source{
+		{api.KindWorkload, client.WatchOptions{Namespace: r.Namespace, FieldSelector: "metadata.name=" + r.Name}},
+		{api.KindRollout, client.WatchOptions{Namespace: r.Namespace, FieldSelector: "spec.workload=" + r.Name}},
+	}, func(ctx context.Context) (bool, error) {
+		p, err := progressOf(ctx, hub, r)
+		if err != nil {
+			return false, err
 		}
-	}
-	return p, nil
-}
-
-// newer compares by creation; of two in one second the one created later in the store has the higher resource version at creation,
-// which only grows, so that an unfinished one is the newer.
-func newer(a, b *api.Rollout) bool {
-	at, bt := a.Metadata.CreationTimestamp.Time, b.Metadata.CreationTimestamp.Time
-	if !at.Equal(bt) {
-		return at.After(bt)
-	}
-	return !finished(a.Status.Phase) && finished(b.Status.Phase)
-}
-
-func finished(phase string) bool {
-	return phase == api.RolloutCompleted || phase == api.RolloutAborted || phase == api.RolloutFailed
-}
-
-func (p *progress) ended() bool {
-	return p.rollout != nil && finished(p.rollout.Status.Phase)
-}
-
-func (p *progress) wave() api.WaveStatus {
-	if p.rollout == nil || len(p.rollout.Status.Waves) == 0 {
-		return api.WaveStatus{}
-	}
-	return p.rollout.Status.Waves[len(p.rollout.Status.Waves)-1]
-}
-
-func (p *progress) phase() (phase, cause string) {
-	switch {
-	case p.rollout != nil && p.rollout.Status.Phase != "":
-		return p.rollout.Status.Phase, p.rollout.Status.Cause
-	case p.rollout != nil:
-		return api.RolloutPlanned, ""
-	}
-	if c := api.FindCondition(p.workload.Status.Conditions, "ImageResolved"); c != nil && c.Status == api.False {
-		return api.RolloutWaiting, c.Message
-	}
-	return api.RolloutPlanned, "the hub has not made the revision yet"
-}
-
-// line is the state in one line, which changes only when something did.
-func (p *progress) line() string {
-	phase, cause := p.phase()
-	w := p.wave()
-	s := fmt.Sprintf("%s %s: %d/%d updated, %d reached, %d failed, %d pending-offline", p.workload.Metadata.Name, phase, w.Updated, w.Selected, w.Reached, w.Failed, w.PendingOffline)
-	if cause != "" {
-		s += "; " + cause
-	}
-	return s
-}
-
-// lines is the block that a terminal shows.
-func (p *progress) lines() []string {
-	phase, cause := p.phase()
-	w := p.wave()
-	const width = 30
-	filled := 0
-	if w.Selected > 0 {
-		filled = int(w.Updated) * width / int(w.Selected)
-	}
-	out := []string{
-		fmt.Sprintf("workload %s  revision %s  %s", p.workload.Metadata.Name, p.workload.Status.UpdatedRevision, phase),
-		fmt.Sprintf("[%s%s] %d/%d updated", strings.Repeat("=", filled), strings.Repeat(" ", width-filled), w.Updated, w.Selected),
-		fmt.Sprintf("reached %d   failed %d   pending-offline %d", w.Reached, w.Failed, w.PendingOffline),
-	}
-	if cause != "" {
-		out = append(out, cause)
-	}
-	return out
-}
-
-// verdict is the exit code of a rollout that has ended.
-func (p *progress) verdict() error {
-	phase, cause := p.phase()
-	w := p.wave()
-	switch {
-	case phase == api.RolloutFailed:
-		return fault.WithExit(fault.ExitFailed, fmt.Errorf("rollout of %s failed: %s", p.workload.Metadata.Name, cause))
-	case phase == api.RolloutAborted:
-		return fault.WithExit(fault.ExitStopped, fmt.Errorf("rollout of %s was stopped: %s", p.workload.Metadata.Name, cause))
-	case w.Failed > 0:
-		return fault.WithExit(fault.ExitFailed, fmt.Errorf("%d of %d copies of %s failed", w.Failed, w.Selected, p.workload.Metadata.Name))
-	case w.PendingOffline > 0:
-		return fault.WithExit(fault.ExitPending, fmt.Errorf("done on every device that could be reached; %d will follow when they are back", w.PendingOffline))
-	}
-	return nil
+		p.stayWith(followed)
+		if p.rollout != nil {
+			followed = p.rollout.Metadata.UID
+		}
+		last = p
+		s.show(p.lines(), p.about(), p.line())
+		return p.ended() || once, nil
+	})
+	return last, err
 }
 
 // revisionsOf lists a workload's revisions, oldest first.
-func revisionsOf(ctx context.Context, hub *connection, name string) (*api.Workload, []*api.WorkloadRevision, error) {
-	obj, err := hub.Get(ctx, api.Ref{Kind: api.KindWorkload, Namespace: hub.namespace, Name: name}, client.GetOptions{})
+func revisionsOf(ctx context.Context, hub client.Client, r api.Ref) ([]*api.WorkloadRevision, error) {
+	list, err := listAll(ctx, hub, api.KindWorkloadRevision, client.ListOptions{Namespace: r.Namespace, FieldSelector: "spec.workload=" + r.Name})
 	if err != nil {
-		return nil, nil, err
-	}
-	list, err := hub.List(ctx, api.KindWorkloadRevision, client.ListOptions{Namespace: hub.namespace, FieldSelector: "spec.workload=" + name})
-	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var revs []*api.WorkloadRevision
-	for _, o := range list.Items {
+	for _, o := range list {
 		revs = append(revs, o.(*api.WorkloadRevision))
 	}
 	slices.SortFunc(revs, func(a, b *api.WorkloadRevision) int { return cmp.Compare(a.Spec.Revision, b.Spec.Revision) })
-	return obj.(*api.Workload), revs, nil
+	return revs, nil
 }
 
 func rolloutUndo(c *cli.Context) error {
-	name, err := workloadArg(c)
+	ref, err := workloadArg(c)
 	if err != nil {
 		return err
+	}
+	if c.IsSet("to-revision") && c.Int64("to-revision") < 1 {
+		return usagef("--to-revision takes a number from 1 up, not %d", c.Int64("to-revision"))
 	}
 	hub, err := connect(c)
 	if err != nil {
 		return err
 	}
-	w, revs, err := revisionsOf(c.Context, hub, name)
-	if err != nil {
-		return err
-	}
-	target, err := undoTarget(w, revs, c.Int64("to-revision"))
-	if err != nil {
-		return err
-	}
-	next := api.Copy(w)
-	next.Spec.Template = api.Copy(target).Spec.Template
-	for i := range next.Spec.Template.Spec.Containers {
-		// The old revision's digests, not what its tags mean today.
-		ct := &next.Spec.Template.Spec.Containers[i]
-		if digest, ok := target.Spec.Images[ct.Image]; ok {
-			ct.Image = digest
+	ref = hub.place([]api.Ref{ref})[0]
+	var target *api.WorkloadRevision
+	changed, err := change(c.Context, hub, ref, undoManager, func(w *api.Workload) (bool, error) {
+		revs, err := revisionsOf(c.Context, hub, ref)
+		if err != nil {
+			return false, err
 		}
-	}
-	if _, err := hub.Update(c.Context, next, client.WriteOptions{FieldManager: "drover"}); err != nil {
+		if target, err = undoTarget(w, revs, c.Int64("to-revision")); err != nil {
+			return false, err
+		}
+		was := api.Copy(w).Spec.Template
+		w.Spec.Template = templateOf(target)
+		return !reflect.DeepEqual(was, w.Spec.Template), nil
+	})
+	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.App.Writer, "workload/%s goes back to revision %d (%s)\n", name, target.Spec.Revision, target.Metadata.Name)
+	what := "goes back to"
+	if !changed {
+		what = "already declares"
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "%s %s revision %d (%s)\n", title(ref), what, target.Spec.Revision, target.Metadata.Name)
 	return err
 }
 
-// undoTarget is the wanted revision, or the newest one that is not what the workload declares now.
+// templateOf is the revision's template with the digests that it ran, not with what its tags mean today.
+func templateOf(r *api.WorkloadRevision) api.Template {
+	t := api.Copy(r).Spec.Template
+	for i := range t.Spec.Containers {
+		ct := &t.Spec.Containers[i]
+		if digest, ok := r.Spec.Images[ct.Image]; ok {
+			ct.Image = digest
+		}
+	}
+	return t
+}
+
+// undoTarget is the wanted revision, or (0) the newest one that is not what the workload declares now. A declaration that has not
+// become a revision yet, because its image cannot be found for one, is undone by the newest revision there is.
 func undoTarget(w *api.Workload, revs []*api.WorkloadRevision, wanted int64) (*api.WorkloadRevision, error) {
 	var kept []string
-	for i := len(revs) - 1; i >= 0; i-- {
-		r := revs[i]
-		if wanted == r.Spec.Revision || wanted == 0 && r.Metadata.Name != w.Status.UpdatedRevision {
+	for _, r := range slices.Backward(revs) {
+		if wanted == r.Spec.Revision || wanted == 0 && (r.Metadata.Name != w.Status.UpdatedRevision || !judged(w)) {
 			return r, nil
 		}
 		kept = append(kept, strconv.FormatInt(r.Spec.Revision, 10))
 	}
 	if wanted == 0 {
-		return nil, fmt.Errorf("workload/%s has no earlier revision to go back to", w.Metadata.Name)
+		return nil, fmt.Errorf("%s has no earlier revision to go back to", refOf(w))
 	}
-	return nil, fmt.Errorf("workload/%s has no revision %d; kept are %s", w.Metadata.Name, wanted, strings.Join(kept, ", "))
+	return nil, fmt.Errorf("%s has no revision %d; kept are %s", refOf(w), wanted, cmp.Or(strings.Join(kept, ", "), "none"))
 }
 
 func rolloutHistory(c *cli.Context) error {
-	name, err := workloadArg(c)
+	ref, err := workloadArg(c)
 	if err != nil {
 		return err
 	}
@@ -295,7 +208,13 @@ func rolloutHistory(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	w, revs, err := revisionsOf(c.Context, hub, name)
+	ref = hub.place([]api.Ref{ref})[0]
+	obj, err := hub.Get(c.Context, ref, client.GetOptions{})
+	if err != nil {
+		return err
+	}
+	w := obj.(*api.Workload)
+	revs, err := revisionsOf(c.Context, hub, ref)
 	if err != nil {
 		return err
 	}
@@ -327,30 +246,4 @@ func imagesOf(r *api.WorkloadRevision) string {
 		names = append(names, ct.Image)
 	}
 	return strings.Join(names, ",")
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-// age is how long ago, in the largest unit that says enough.
-func age(t api.Time, now time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	d := now.Sub(t.Time)
-	switch {
-	case d < 0:
-		return "0s"
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/wire"
 	"github.com/drover-fleet/drover/client"
 )
@@ -31,14 +33,44 @@ func tokenCommand() *cli.Command {
 	}
 }
 
-func tokenCreate(c *cli.Context) error {
+// tokenLabels reads --label, each one KEY=VALUE or several with commas between them.
+func tokenLabels(c *cli.Context) (map[string]string, error) {
 	labels := map[string]string{}
-	for _, l := range c.StringSlice("label") {
+	for _, l := range strings.Split(strings.Join(c.StringSlice("label"), ","), ",") {
 		k, v, ok := strings.Cut(l, "=")
-		if !ok || k == "" {
-			return usagef("label %q is not KEY=VALUE", l)
+		switch {
+		case l == "":
+		case !ok || k == "":
+			return nil, usagef("label %q is not KEY=VALUE", l)
+		default:
+			labels[k] = v
 		}
-		labels[k] = v
+	}
+	return labels, nil
+}
+
+func tokenUsage(c *cli.Context) error {
+	who := c.String("for")
+	switch {
+	case who != api.TokenForDevice && who != api.TokenForHub:
+		return usagef("--for takes device or hub, not %q", who)
+	case who == api.TokenForHub && (len(c.StringSlice("label")) > 0 || c.Bool("approve")):
+		return usagef("--label and --approve are for devices, not for hub members")
+	case c.Int("uses") < 1 || c.Int("uses") > api.MaxTokenUses:
+		return usagef("--uses takes 1 to %d, not %d", api.MaxTokenUses, c.Int("uses"))
+	case c.Duration("expires") <= 0:
+		return usagef("--expires takes a duration from now, as 24h, not %s", c.Duration("expires"))
+	}
+	return noArguments(c)
+}
+
+func tokenCreate(c *cli.Context) error {
+	if err := tokenUsage(c); err != nil {
+		return err
+	}
+	labels, err := tokenLabels(c)
+	if err != nil {
+		return err
 	}
 	hub, err := connect(c)
 	if err != nil {
@@ -74,7 +106,7 @@ func tokenCreate(c *cli.Context) error {
 
 func approveCommand() *cli.Command {
 	return &cli.Command{
-		Name: "approve", Usage: "let devices in that wait for it (drover get enrollmentrequests)", ArgsUsage: "REQUEST...",
+		Name: "approve", Usage: "let devices in that wait for it (drover get enrollmentrequests)", ArgsUsage: "REQUEST|DEVICE...",
 		Flags:  []cli.Flag{&cli.BoolFlag{Name: "replace", Usage: "the device takes over a name that another key holds"}},
 		Action: func(c *cli.Context) error { return decide(c, "approved") },
 	}
@@ -82,33 +114,65 @@ func approveCommand() *cli.Command {
 
 func denyCommand() *cli.Command {
 	return &cli.Command{
-		Name: "deny", Usage: "turn devices away that wait to be let in", ArgsUsage: "REQUEST...",
+		Name: "deny", Usage: "turn devices away that wait to be let in", ArgsUsage: "REQUEST|DEVICE...",
 		Action: func(c *cli.Context) error { return decide(c, "denied") },
 	}
 }
 
 func decide(c *cli.Context, word string) error {
 	if !c.Args().Present() {
-		return usagef("name the requests; drover get enrollmentrequests lists them")
+		return usagef("name the requests or their devices; drover get enrollmentrequests lists them")
 	}
 	hub, err := connect(c)
 	if err != nil {
 		return err
 	}
-	for _, name := range c.Args().Slice() {
-		obj, err := hub.Get(c.Context, api.Ref{Kind: api.KindEnrollmentRequest, Name: name}, client.GetOptions{})
+	for _, arg := range c.Args().Slice() {
+		r, err := requestNamed(c.Context, hub, arg)
 		if err != nil {
 			return err
 		}
-		rq := obj.DeepCopyObject().(*api.EnrollmentRequest)
-		rq.Spec.Approved, rq.Spec.Denied = word == "approved", word == "denied"
-		rq.Spec.Replace = rq.Spec.Replace || c.Bool("replace")
-		if _, err := hub.Update(c.Context, rq, client.WriteOptions{FieldManager: "drover"}); err != nil {
+		var device, fingerprint string
+		_, err = change(c.Context, hub, r, "drover", func(rq *api.EnrollmentRequest) (bool, error) {
+			device, fingerprint = rq.Spec.Device, rq.Spec.Fingerprint
+			rq.Spec.Approved, rq.Spec.Denied = word == "approved", word == "denied"
+			rq.Spec.Replace = word == "approved" && (rq.Spec.Replace || c.Bool("replace"))
+			return true, nil
+		})
+		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(c.App.Writer, "enrollmentrequest/%s %s\n", name, word); err != nil {
+		if _, err := fmt.Fprintf(c.App.Writer, "%s %s: device %s, key %s\n", title(r), word, device, fingerprint); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// requestNamed finds a request by its own name or, when only one waits for it, by the name that the device wants.
+func requestNamed(ctx context.Context, hub client.Client, arg string) (api.Ref, error) {
+	name := strings.TrimPrefix(arg, "enrollmentrequest/")
+	r := api.Ref{Kind: api.KindEnrollmentRequest, Name: name}
+	_, err := hub.Get(ctx, r, client.GetOptions{})
+	if !fault.Is(err, fault.NotFound) {
+		return r, err
+	}
+	list, listErr := listAll(ctx, hub, api.KindEnrollmentRequest, client.ListOptions{})
+	if listErr != nil {
+		return r, listErr
+	}
+	var waiting []string
+	for _, o := range list {
+		if rq := o.(*api.EnrollmentRequest); rq.Spec.Device == name && rq.Status.Phase != api.EnrollApproved && !rq.Spec.Denied {
+			waiting = append(waiting, rq.Metadata.Name)
+		}
+	}
+	switch len(waiting) {
+	case 0:
+		return r, err
+	case 1:
+		r.Name = waiting[0]
+		return r, nil
+	}
+	return r, fmt.Errorf("%d requests want the name %s, each with a key of its own: %s; name the one that is meant", len(waiting), name, strings.Join(waiting, ", "))
 }

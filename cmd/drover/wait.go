@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -15,87 +16,131 @@ import (
 
 func waitCommand() *cli.Command {
 	return &cli.Command{
-		Name: "wait", Usage: "wait until objects are as asked", ArgsUsage: "KIND/NAME...",
+		Name: "wait", Usage: "wait until objects are as asked", ArgsUsage: "KIND NAME... | KIND/NAME...",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "for", Usage: "`WHAT`: condition=TYPE[=STATUS], delete, or phase=PHASE", Required: true},
+			&cli.StringFlag{Name: "for", Usage: "`WHAT`: condition=TYPE[=STATUS], delete, or phase=PHASE"},
 			&cli.DurationFlag{Name: "timeout", Value: 30 * time.Second, Usage: "give up after `DURATION` (exit code 4)"},
 		},
 		Action: waitFor,
 	}
 }
 
-// goal is what one object is waited for: it says whether it is reached, else what stands instead.
+// goal is what one object is waited for: it says whether it is reached, else what stands instead. obj is nil when there is none.
 type goal func(obj api.Object) (reached bool, stands string)
 
-func goalOf(text string) (goal, error) {
-	what, arg, _ := strings.Cut(text, "=")
+// goalOf reads --for, for objects of the kinds.
+func goalOf(text string, list []api.Ref) (func() goal, error) {
+	what, arg, given := strings.Cut(text, "=")
 	switch what {
 	case "delete":
-		if arg == "" {
-			return nil, nil
+		if !given {
+			return func() goal { return gone("") }, nil
 		}
 	case "phase":
 		if arg != "" {
-			return func(o api.Object) (bool, string) {
-				phase := phaseOf(o)
-				return strings.EqualFold(phase, arg), "phase is " + dash(phase)
-			}, nil
+			return func() goal { return phaseGoal(arg) }, lacking(list, "phase", func(k *api.Kind) bool { return phaseOf(k.New()) != nil })
 		}
 	case "condition":
 		typ, status, ok := strings.Cut(arg, "=")
 		if !ok {
 			status = api.True
 		}
-		if typ != "" {
-			return conditionGoal(typ, status), nil
+		if typ != "" && status != "" {
+			return func() goal { return conditionGoal(typ, status) }, lacking(list, "conditions", func(k *api.Kind) bool { return conditionsOf(k.New()) != nil })
 		}
 	}
 	return nil, usagef("--for takes condition=TYPE, condition=TYPE=STATUS, phase=PHASE or delete, not %q", text)
 }
 
+// lacking refuses to wait for what can never come.
+func lacking(list []api.Ref, what string, has func(*api.Kind) bool) error {
+	for _, r := range list {
+		if !has(r.Kind) {
+			return usagef("a %s has no %s to wait for", r.Kind.Singular, what)
+		}
+	}
+	return nil
+}
+
+// gone waits for the end of the object with the uid, or of the one that is seen first. One of the same name that came after it is
+// another.
+func gone(uid string) goal {
+	return func(o api.Object) (bool, string) {
+		if o == nil {
+			return true, ""
+		}
+		if uid == "" {
+			uid = o.Meta().UID
+		}
+		return o.Meta().UID != uid, "it still exists"
+	}
+}
+
+func phaseGoal(want string) goal {
+	return func(o api.Object) (bool, string) {
+		if o == nil {
+			return false, "it does not exist yet"
+		}
+		phase := *phaseOf(o)
+		return strings.EqualFold(phase, want), "phase is " + dash(phase)
+	}
+}
+
 func conditionGoal(typ, status string) goal {
 	return func(o api.Object) (bool, string) {
-		c := api.FindCondition(conditionsOf(o), typ)
+		if o == nil {
+			return false, "it does not exist yet"
+		}
+		c := api.FindCondition(*conditionsOf(o), typ)
 		switch {
 		case c == nil:
 			return false, fmt.Sprintf("there is no condition %s yet", typ)
 		case c.ObservedGeneration != 0 && c.ObservedGeneration < o.Meta().Generation:
 			return false, fmt.Sprintf("condition %s speaks of an earlier spec", typ)
 		}
-		return strings.EqualFold(c.Status, status), fmt.Sprintf("condition %s is %s (%s: %s)", typ, c.Status, c.Reason, c.Message)
+		return strings.EqualFold(c.Status, status), fmt.Sprintf("condition %s is %s (%s: %s)", typ, c.Status, c.Reason, plain(c.Message))
 	}
 }
 
-func phaseOf(o api.Object) string {
+// phaseOf points to the object's phase; nil for kinds that have none.
+func phaseOf(o api.Object) *string {
 	switch o := o.(type) {
 	case *api.Assignment:
-		return o.Status.Phase
+		return &o.Status.Phase
 	case *api.Rollout:
-		return o.Status.Phase
+		return &o.Status.Phase
 	case *api.EnrollmentRequest:
-		return o.Status.Phase
+		return &o.Status.Phase
 	case *api.Namespace:
-		return o.Status.Phase
+		return &o.Status.Phase
 	}
-	return ""
+	return nil
 }
 
-func conditionsOf(o api.Object) []api.Condition {
+// conditionsOf points to the object's conditions; nil for kinds that have none.
+func conditionsOf(o api.Object) *[]api.Condition {
 	switch o := o.(type) {
 	case *api.Workload:
-		return o.Status.Conditions
+		return &o.Status.Conditions
 	case *api.Device:
-		return o.Status.Conditions
+		return &o.Status.Conditions
 	case *api.Assignment:
-		return o.Status.Conditions
+		return &o.Status.Conditions
 	case *api.Rollout:
-		return o.Status.Conditions
+		return &o.Status.Conditions
 	}
 	return nil
 }
 
 func waitFor(c *cli.Context) error {
-	reached, err := goalOf(c.String("for"))
+	_, list, err := refs(c.Args().Slice())
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return usagef("name the objects to wait for, as device/pi-07")
+	}
+	newGoal, err := goalOf(c.String("for"), list)
 	if err != nil {
 		return err
 	}
@@ -103,42 +148,31 @@ func waitFor(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	_, list, err := refs(c.Args().Slice(), hub.namespace)
-	if err != nil {
-		return err
-	}
-	if len(list) == 0 {
-		return usagef("name the objects to wait for, as device/pi-07")
-	}
 	timeout := c.Duration("timeout")
 	ctx, cancel := context.WithTimeout(c.Context, timeout)
 	defer cancel()
-	for _, r := range list {
-		if err := waitOne(ctx, c, hub, r, reached); err != nil {
-			return timedOut(err, r.Kind.Singular+"/"+r.Name, timeout)
+	for _, r := range hub.place(list) {
+		if err := waitOne(ctx, c.App.ErrWriter, hub, r, newGoal()); err != nil {
+			return timedOut(err, title(r), timeout)
 		}
-		if _, err := fmt.Fprintf(c.App.Writer, "%s/%s %s\n", r.Kind.Singular, r.Name, c.String("for")); err != nil {
+		if _, err := fmt.Fprintln(c.App.Writer, title(r), c.String("for")); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func waitOne(ctx context.Context, c *cli.Context, hub *connection, r api.Ref, reached goal) error {
+// waitOne waits until the object is as the goal says. It does not exist while the hub says so, not while the hub is silent.
+func waitOne(ctx context.Context, notes io.Writer, hub client.Client, r api.Ref, reached goal) error {
 	stands := ""
-	err := follow(ctx, hub, c.App.ErrWriter, watchOne(r), func(ctx context.Context) (bool, error) {
+	err := follow(ctx, hub, notes, watchOne(r), func(ctx context.Context) (ok bool, err error) {
 		obj, err := hub.Get(ctx, r, client.GetOptions{})
-		switch {
-		case err != nil && fault.ClassOf(err) == fault.NotFound:
-			stands = "it does not exist yet"
-			return reached == nil, nil
-		case err != nil:
+		if err != nil && !fault.Is(err, fault.NotFound) {
 			return false, err
-		case reached == nil:
-			stands = "it still exists"
-			return false, nil
 		}
-		var ok bool
+		if err != nil {
+			obj = nil
+		}
 		ok, stands = reached(obj)
 		return ok, nil
 	})

@@ -131,13 +131,26 @@ func TestRebootOfflineStartsEverythingFromLocalState(t *testing.T) {
 		}
 	}
 	f.until(t, 10*time.Second, "all copies run again", func() error {
-		if got := len(f.containers(t, "reborn")); got != len(f.Devices) {
-			return fmt.Errorf("%d of %d run", got, len(f.Devices))
+		tasks, err := f.containerd.Tasks(within(t, 10*time.Second))
+		if err != nil {
+			return err
+		}
+		running := 0
+		for _, task := range tasks {
+			if task.Status == "RUNNING" {
+				running++
+			}
+		}
+		if running < len(f.Devices) {
+			return fmt.Errorf("%d of %d run", running, len(f.Devices))
 		}
 		return nil
 	})
 	t.Logf("all copies ran %.1f s after the runtime was up", time.Since(up).Seconds())
 	after := f.containers(t, "reborn")
+	if len(after) != len(f.Devices) {
+		t.Errorf("%d copies of the workload run, want %d", len(after), len(f.Devices))
+	}
 	f.online(t)
 	for _, d := range f.Devices {
 		if err := f.Ready(within(t, time.Minute), d); err != nil {

@@ -171,6 +171,10 @@ func (c *Containerd) PowerCut(ctx context.Context) error {
 		if err := p.Kill(ctx); err != nil {
 			return err
 		}
+		// The runtime below keeps its state by namespace outside of the daemon's folder; a reboot wipes that too.
+		if err := os.RemoveAll(filepath.Join("/run/containerd/runc", t.Namespace)); err != nil {
+			return fmt.Errorf("wipe the runtime's state: %w", err)
+		}
 	}
 	return c.wipeState()
 }

@@ -246,7 +246,26 @@ func (c *Containerd) Remove(ctx context.Context) error {
 	for _, s := range c.Shims() {
 		errs = append(errs, s.Kill(ctx))
 	}
-	return errors.Join(append(errs, UnmountBelow(c.Dir))...)
+	errs = append(errs, UnmountBelow(c.Dir))
+	for _, ns := range spaces {
+		errs = append(errs, removeCgroups(ns))
+	}
+	return errors.Join(errs...)
+}
+
+// removeCgroups removes the empty control groups that the runtime leaves as parents, one in each hierarchy (v1) or one (v2).
+func removeCgroups(name string) error {
+	var errs []error
+	for _, pattern := range []string{"/sys/fs/cgroup/*/" + name, "/sys/fs/cgroup/" + name} {
+		dirs, err := filepath.Glob(pattern)
+		errs = append(errs, err)
+		for _, d := range dirs {
+			if err := os.Remove(d); err != nil && !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("remove control group: %w", err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // empty kills and deletes the tasks and containers of one namespace.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -223,6 +224,9 @@ func readFile(stdin io.Reader, name string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, api.MaxFile+1))
 	if err != nil {
 		return nil, plainPathError(err)
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, fault.Invalid.Errorf("%s: the file is empty; write an object, or leave the file out", shownName(name))
 	}
 	if len(data) > api.MaxFile {
 		return nil, fault.TooLarge.Errorf("%s: larger than %d bytes, which is the most that one file may hold; split it", shownName(name), api.MaxFile)

@@ -131,7 +131,7 @@ func (a *arranger) find(name string) (shape, *[]string, bool) {
 }
 
 func (a *arranger) unknown(flag string) error {
-	return usagef("%s has no flag %s; see %s --help", a.name, flag, a.name)
+	return usagef("there is no flag %s; see %s --help", flag, a.name)
 }
 
 func find(commands []*cli.Command, name string) *cli.Command {

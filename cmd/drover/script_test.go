@@ -38,6 +38,7 @@ func (inOrder) Verbose() bool { return testing.Verbose() }
 //	code N                          the last drover exited with N
 //	hub create|update|status ACTOR FILE [CAUSE]
 //	                                a controller or device writes, because of the object CAUSE ("workload/hello")
+//	large FILE                      a manifest of 2 MiB
 //	config FILE WHAT                a kubeconfig: stranger, expired, otherca, nohub
 func TestScripts(t *testing.T) {
 	t.Setenv("DROVER_CONFIG", "")
@@ -61,6 +62,10 @@ func TestScripts(t *testing.T) {
 				if want, _ := strconv.Atoi(args[0]); exit != want {
 					ts.Fatalf("exit code: got %d, want %d", exit, want)
 				}
+			},
+			"large": func(ts *testscript.TestScript, _ bool, args []string) {
+				text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: large}\ndata: {k: " + strings.Repeat("x", 2<<20) + "}\n"
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 			},
 			"hub":    func(ts *testscript.TestScript, _ bool, args []string) { hubWrite(ts, args) },
 			"config": func(ts *testscript.TestScript, _ bool, args []string) { writeConfig(ts, args[0], args[1]) },

@@ -127,7 +127,7 @@ func (h *Hub) probe(ctx context.Context, base string) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // read only
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("it answers %s", resp.Status)
 	}

@@ -313,6 +313,7 @@ func (b *Bundle) wantedOf(uid string) *workload.Wanted {
 
 func (c *Core) journal(r wire.JournalRecord) {
 	r.Revision = c.bundle.position().Revision
+	r.Message = workload.Plain(r.Message)
 	c.rt.Journal.Add(r, c.now.Wall)
 	c.dirty = true
 }

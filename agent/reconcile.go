@@ -46,7 +46,7 @@ func (c *Core) listed(e OpDone) {
 		if r.up || r.message == "" {
 			c.journal(wire.JournalRecord{Reason: "RuntimeUnavailable", Message: e.Err.Error()})
 		}
-		r.up, r.message = false, e.Err.Error()
+		r.up, r.message = false, workload.Plain(e.Err.Error())
 		return
 	}
 	if !r.up && r.listed {
@@ -109,7 +109,7 @@ func (c *Core) imageChecked(e OpDone) {
 	}
 	im.Known, im.Ready, im.Message, im.Fatal = true, e.OK && e.Err == nil, "", errors.Is(e.Err, workload.ErrNoPlatform)
 	if e.Err != nil {
-		im.Message = e.Err.Error()
+		im.Message = workload.Plain(e.Err.Error())
 	}
 }
 
@@ -123,7 +123,7 @@ func (c *Core) imagePulled(e OpDone) {
 	case errors.Is(e.Err, workload.ErrUnavailable):
 	default:
 		im.fails++
-		im.Message, im.Fatal = e.Err.Error(), errors.Is(e.Err, workload.ErrNoPlatform)
+		im.Message, im.Fatal = workload.Plain(e.Err.Error()), errors.Is(e.Err, workload.ErrNoPlatform)
 		im.nextAt = c.now.Boot + retry.Policy{Base: 5 * time.Second, Max: 5 * time.Minute}.Delay(im.fails, c.cfg.Random)
 		c.journal(wire.JournalRecord{Reason: "PullFailed", Message: im.Message})
 	}

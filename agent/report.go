@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drover-fleet/drover/agent/workload"
 	"github.com/drover-fleet/drover/api/wire"
 )
 
@@ -85,7 +86,7 @@ func condition(kind, reason, message string) wire.Condition {
 	if message == "" {
 		return wire.Condition{Type: kind, Status: "False"}
 	}
-	return wire.Condition{Type: kind, Status: "True", Reason: reason, Message: message}
+	return wire.Condition{Type: kind, Status: "True", Reason: reason, Message: workload.Plain(message)}
 }
 
 // unenforced says which memory limits the kernel does not enforce, and what to edit.

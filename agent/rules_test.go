@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -335,4 +337,109 @@ func TestSecretsAreSealedOnDiskAndOpenedAtTheStart(t *testing.T) {
 	before := ids(d)
 	d.start(0) // makes sure that the secrets were handed over, and touches nothing
 	same(t, "agent restart", before, ids(d))
+}
+
+// A fresh container has no restarts, and what the agent itself took away is no drift: neither after an update that is undone, nor
+// when the order is changed back while the container is being taken away, wherever the agent dies on the way.
+func TestWhatTheAgentTookAwayComesBackFresh(t *testing.T) {
+	fresh := func(t *testing.T, d *device, starts uint32) {
+		t.Helper()
+		d.runs("cam="+img("1"), "web="+img("1"))
+		if c := d.status("cam").Containers[0]; c.Restarts != starts {
+			t.Errorf("restarts: got %d, want %d", c.Restarts, starts)
+		}
+		if n := d.journaled("Drift"); n != 0 {
+			t.Errorf("%d drifts are journalled, though nobody touched the device: %+v", n, d.core.rt.Journal.Records)
+		}
+		d.noViolations()
+	}
+	t.Run("update and undo", func(t *testing.T) {
+		d, h := fleet(t, 20)
+		for range 3 {
+			h.set(assignment("cam", img("2")))
+			h.tell(d)
+			h.set(assignment("cam", img("1")))
+			h.tell(d)
+		}
+		fresh(t, d, 0)
+	})
+	t.Run("undone between stop and removal", func(t *testing.T) {
+		for _, policy := range []wire.Restart{wire.RestartAlways, wire.RestartNever} {
+			with := func(a *wire.Assignment) { a.Restart = policy }
+			d, h := fleet(t, 21)
+			h.set(assignment("cam", img("1"), with))
+			h.tell(d)
+			h.set(assignment("cam", img("2"), with))
+			ev, bodies := h.desired()
+			d.give(ev)
+			for d.hold[OpAct] = true; len(d.ops) == 0; {
+				d.give(BodiesReceived{bodies})
+			}
+			op := d.ops[0]
+			if op.Action.Kind != workload.Stop {
+				t.Fatalf("first action is %v, want to stop the old", op.Action.Kind)
+			}
+			d.ops = nil
+			d.give(Perform(t.Context(), d.drv, d.unseal, op)) // stopped; the removal is held back
+			d.ops = nil
+			h.set(assignment("cam", img("1"), with))
+			d.hold[OpAct] = false
+			d.start(0) // and the agent died there
+			h.tell(d)
+			fresh(t, d, 0)
+		}
+	})
+	t.Run("killed anywhere", func(t *testing.T) {
+		for kill := 1; ; kill++ {
+			d, h := fleet(t, 22)
+			if !d.start(kill) {
+				h.set(assignment("cam", img("2")))
+				if !h.tell(d) {
+					h.set(assignment("cam", img("1")))
+					if !h.tell(d) {
+						return
+					}
+				}
+			}
+			h.set(assignment("cam", img("1")))
+			d.start(0)
+			h.tell(d)
+			d.pass(time.Minute)
+			fresh(t, d, d.status("cam").Containers[0].Restarts)
+		}
+	})
+}
+
+// Whatever a runtime or a registry answers, the device can still say it: a message that the hub refuses would silence it.
+func TestAnErrorOfAnyShapeCanBeReported(t *testing.T) {
+	for name, text := range map[string]string{
+		"long":      strings.Repeat("<html>a page of a proxy</html>", 10_000),
+		"not UTF-8": "exec /bin/\xff\xfe\x00: no such file",
+		"cut":       strings.Repeat("ä", 3000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, h := newDevice(t, 23), newHub(t)
+			d.rt.Publish(img("1"), errors.New(text))
+			d.start(0)
+			for i := range 40 {
+				h.set(assignment(fmt.Sprintf("w%02d", i), img("1")))
+			}
+			h.tell(d)
+			d.pass(time.Minute)
+			r := d.report
+			r.Session, r.Sequence = 1, 1
+			b, err := wire.Encode(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var back wire.Report
+			if err := wire.Decode(b, wire.MaxReport, &back); err != nil {
+				t.Errorf("the hub refuses it: %v", err)
+			}
+			d.start(0)
+			if n := d.journaled("StateRecovered"); n != 0 {
+				t.Error("what was remembered cannot be read back")
+			}
+		})
+	}
 }

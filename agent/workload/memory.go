@@ -40,6 +40,9 @@ type ContainerMemory struct {
 	Ready    bool          `cbor:"11,keyasint,omitempty"` // by the probe, of run ReadyRun
 	ReadyRun uint32        `cbor:"12,keyasint,omitempty"`
 	ReadyBy  string        `cbor:"13,keyasint,omitempty"` // the probe that said so
+	// Leaving: the agent decided to stop or remove it. Noted before that is done, so that what then is gone is no drift, and
+	// that what is wanted again later is made anew with a fresh memory.
+	Leaving bool `cbor:"14,keyasint,omitempty"`
 
 	tries   uint32        // of stop and remove in a row, in this life of the agent
 	retryAt time.Duration // since boot
@@ -99,7 +102,7 @@ func (m *Memory) ActionFailed(a Action, err error, now Now, random retry.Random)
 	c := m.of(a.ID)
 	switch a.Kind {
 	case Create, Start:
-		c.Message = err.Error()
+		c.Message = Plain(err.Error())
 		c.failed(now, random)
 		return c.Next
 	default:

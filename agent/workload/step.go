@@ -133,9 +133,12 @@ func (m *Memory) Forgotten() { m.of("").Done = true }
 
 // takeAway makes the next step of stopping and removing one container.
 func (s *stepper) takeAway(c *Container) {
-	if s.held(s.Memory.of(c.ID)) {
+	m := s.Memory.of(c.ID)
+	if s.held(m) {
 		return
 	}
+	s.out.Changed = s.out.Changed || !m.Leaving
+	m.Leaving = true
 	kind := Remove
 	if c.State == Running || c.State == Paused || c.State == Prepared {
 		kind = Stop
@@ -189,16 +192,43 @@ func (s *stepper) choose(w *Wanted) {
 		r.ids = append(r.ids, w.ID(s.Device, c.Name))
 	}
 	for i := range s.Seen {
-		if c := &s.Seen[i]; slices.Contains(r.ids, c.ID) {
+		if c := &s.Seen[i]; slices.Contains(r.ids, c.ID) && !s.leaves(c) {
 			r.current[c.ID] = c
 		} else {
 			r.old = append(r.old, c)
 		}
 	}
+	s.renew()
 	for i, c := range w.Assignment.Containers {
 		if r.current[r.ids[i]] == nil && !s.done(r.ids[i]) && !s.Images(c.Image).Ready && !slices.Contains(r.missing, c.Image) {
 			r.missing = append(r.missing, c.Image)
 		}
+	}
+}
+
+// leaves tells whether c, though wanted again, was ended by the agent itself: it is removed and made anew. One that still runs is
+// kept, and so is one that has to stand in while images are fetched.
+func (s *stepper) leaves(c *Container) bool {
+	m := s.Memory.Containers[c.ID]
+	if m == nil || !m.Leaving {
+		return false
+	}
+	if c.State == Running || c.State == Paused {
+		m.Leaving, s.out.Changed = false, true
+		return false
+	}
+	return s.part.of == s.Want
+}
+
+// renew gives wanted containers that the agent itself removed a fresh memory.
+func (s *stepper) renew() {
+	for _, id := range s.part.ids {
+		m := s.Memory.Containers[id]
+		if m == nil || !m.Leaving || slices.ContainsFunc(s.Seen, func(c Container) bool { return c.ID == id }) {
+			continue
+		}
+		delete(s.Memory.Containers, id)
+		s.out.Changed = true
 	}
 }
 
@@ -249,6 +279,10 @@ func (s *stepper) stepContainer(c wire.Container, id string, seen *Container) *A
 	m := s.Memory.of(id)
 	if seen == nil {
 		return s.stepMissing(c, m)
+	}
+	if m.Leaving { // ended to make room for what now cannot be made: it stands in again
+		m.Leaving, m.Began, m.Counted, s.out.Changed = false, seen.Run.Number, seen.Run.Number, true
+		return &Action{Kind: Start, Run: seen.Run.Number + 1}
 	}
 	switch seen.State {
 	case Running:

@@ -20,23 +20,38 @@ const (
 	incomingPrefix = "incoming-"
 )
 
+// NewSuffix ends the name of a raft.db that is being made. One that is left over means nothing.
+const NewSuffix = raftlog.NewSuffix
+
 // ErrNotEmpty means that the directory belongs to a member already.
 var ErrNotEmpty = raftlog.ErrNotEmpty
 
 // ErrNoIdentity means that the directory was never prepared by Bootstrap or Join.
 var ErrNoIdentity = errors.New("directory belongs to no member yet")
 
-// Prepared tells whether the directory belongs to a member. A missing raft.db is "no".
-func Prepared(dir string) (bool, error) {
+// Discard removes what Bootstrap or Join made, so that it can be made anew: a member that never ran knows nothing. Nothing
+// there is no error. ErrNotEmpty: the member has run, and its log may hold what nobody else does.
+func Discard(dir string) error {
 	path := filepath.Join(dir, logFile)
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		return false, nil
+		return nil
 	}
 	l, err := raftlog.Open(path)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return l.Meta().Identity.ID != 0, l.Close()
+	meta := l.Meta()
+	last, err := l.LastIndex()
+	if err := errors.Join(err, l.Close()); err != nil {
+		return err
+	}
+	if last > 1 || meta.Hard.GetVote() != 0 || meta.Hard.GetTerm() > 1 || meta.Pending != nil {
+		return fmt.Errorf("%s: %w: it holds the log of member %q, which has run", path, ErrNotEmpty, meta.Identity.Name)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("discard: %w", err)
+	}
+	return nil
 }
 
 // Bootstrap makes the directory that of the first and only member of a new group. It refuses a directory that belongs

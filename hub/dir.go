@@ -8,13 +8,17 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/consensus"
+	"github.com/drover-fleet/drover/hub/registry"
 )
 
 // Files of a member's directory.
@@ -24,6 +28,7 @@ const (
 	fileCert    = "member.crt"
 	fileKey     = "member.key"
 	fileSealing = "sealing.key"
+	fileLog     = "raft.db"
 	fileState   = "state"
 	fileAdmin   = "admin.kubeconfig"
 )
@@ -81,22 +86,76 @@ func Exists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// prepare makes the directory. It refuses one that holds something other than an earlier attempt of the same kind.
-func (d dir) prepare() error {
+// prepare makes the directory, and locks it for this process. It accepts an empty one, and what an earlier attempt of the
+// same kind left, whose unfinished files it removes: keeps names the files that such an attempt leaves.
+func (d dir) prepare(kind string, keeps ...string) (io.Closer, error) {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return fmt.Errorf("make directory: %w", err)
+		return nil, fmt.Errorf("make directory: %w", err)
 	}
+	if err := d.check(kind, keeps); err != nil { // before a foreign directory is written to
+		return nil, err
+	}
+	lock, err := d.lock(lockWait)
+	if err != nil {
+		return nil, err
+	}
+	err = d.check(kind, keeps) // as it is now that nobody else is at work
+	if err == nil {
+		err = d.removeUnfinished()
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
+func (d dir) check(kind string, keeps []string) error {
+	entries, err := os.ReadDir(string(d))
+	if err != nil {
+		return fmt.Errorf("read directory: %w", err)
+	}
+	has := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name })
+	}
+	if has(fileMember) {
+		return fmt.Errorf("%s belongs to a hub member already: start it without --init and --join, or choose another directory", d)
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == fileLock, unfinished(name), slices.Contains(keeps, name):
+		case slices.Contains([]string{fileSealing, fileCA, fileCert, fileKey, fileLog}, name):
+			return fmt.Errorf("%s holds %q, which no %s leaves: repeat what was begun here, or choose an empty directory", d, name, kind)
+		default:
+			return fmt.Errorf("%s holds %q, which is no file of a hub member: choose an empty directory", d, name)
+		}
+	}
+	return nil
+}
+
+// unfinished tells the files that are written aside and renamed when whole; they mean nothing before.
+func unfinished(name string) bool {
+	if name == fileLog+consensus.NewSuffix || strings.HasPrefix(name, registry.SealPrefix) {
+		return true
+	}
+	for _, of := range []string{fileMember, fileCA, fileCert, fileKey, fileAdmin} {
+		if strings.HasPrefix(name, "."+of+"-") {
+			return true
+		}
+	}
+	return false
+}
+
+func (d dir) removeUnfinished() error {
 	entries, err := os.ReadDir(string(d))
 	if err != nil {
 		return fmt.Errorf("read directory: %w", err)
 	}
 	for _, e := range entries {
-		switch e.Name() {
-		case fileSealing, fileCA, fileCert, fileKey, "raft.db":
-		case fileMember:
-			return fmt.Errorf("%s belongs to a hub member already: start it without --init and --join, or choose another directory", d)
-		default:
-			return fmt.Errorf("%s holds %q, which is no file of a hub member: choose an empty directory", d, e.Name())
+		if !unfinished(e.Name()) {
+			continue
+		}
+		if err := os.Remove(d.path(e.Name())); err != nil {
+			return fmt.Errorf("remove what a start that was cut short left: %w", err)
 		}
 	}
 	return nil
@@ -167,11 +226,13 @@ func (d dir) saveCredentials(ca []byte, cert tls.Certificate) error {
 	if !ok {
 		return fmt.Errorf("member key is a %T, not ECDSA", cert.PrivateKey)
 	}
-	return errors.Join(
-		d.write(fileCA, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca})),
-		d.saveKey(key),
-		d.write(fileCert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})),
-	)
+	if err := d.write(fileCA, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca})); err != nil {
+		return err
+	}
+	if err := d.saveKey(key); err != nil {
+		return err
+	}
+	return d.write(fileCert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}))
 }
 
 // loadCredentials returns nil while the member has none.

@@ -29,13 +29,21 @@ func (h *Hub) found(ctx context.Context) error {
 			return fmt.Errorf("found the hub: %w", err)
 		}
 		wait := attempts.Failed(err)
-		h.log.Info("the hub is not founded yet", "err", err, "retry_in", wait)
+		h.log.Info(h.awaits(), "err", err, "retry_in", wait)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// awaits says what a start is held up by. Only a hub whose cluster nobody knows yet is still to be founded.
+func (h *Hub) awaits() string {
+	if h.cluster.Load() == nil {
+		return "the hub is not founded yet"
+	}
+	return "this member waits for a majority of the hub's members"
 }
 
 func (h *Hub) foundOnce(ctx context.Context) error {

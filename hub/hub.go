@@ -5,6 +5,7 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -25,6 +26,13 @@ import (
 	"github.com/drover-fleet/drover/hub/registry"
 	"github.com/drover-fleet/drover/hub/replica"
 	"github.com/drover-fleet/drover/store/mvcc"
+)
+
+const (
+	// progressEvery is how far behind an idle watch's bookmark may be: well within what compaction keeps.
+	progressEvery = 30 * time.Second
+	// handOverTime bounds how long a leader that ends waits for another; past it the others elect one as after a crash.
+	handOverTime = time.Second
 )
 
 // Config sets a member up. Zero values are their defaults.
@@ -58,7 +66,9 @@ type Hub struct {
 	contacts *gateway.Contacts
 	enroller *lateEnroller
 	peers    *http.Transport // to other members' API
+	lock     io.Closer       // of the directory
 	api      net.Listener
+	raft     net.Listener // for other members; the node's once it runs
 	log      *slog.Logger
 }
 
@@ -79,7 +89,13 @@ func Open(cfg Config) (h *Hub, err error) {
 			err = errors.Join(err, h.Close())
 		}
 	}()
-	if h.id, err = h.dir.loadIdentity(); err != nil {
+	if h.id, err = h.dir.loadIdentity(); err != nil { // a directory without one is not even locked
+		return h, err
+	}
+	if h.lock, err = h.dir.lock(lockWait); err != nil {
+		return h, err
+	}
+	if err = h.dir.removeUnfinished(); err != nil {
 		return h, err
 	}
 	if h.id.ClusterID != "" {
@@ -103,28 +119,24 @@ func (h *Hub) openState() (err error) {
 	if h.store, err = mvcc.Open(h.dir.path(fileState), mvcc.Options{}); err != nil {
 		return err
 	}
-	if h.api, err = net.Listen("tcp", orElse(h.cfg.ListenAPI, h.id.API)); err != nil {
+	if h.api, err = listenQuietly(orElse(h.cfg.ListenAPI, h.id.API)); err != nil {
 		return fmt.Errorf("listen for operators and devices: %w", err)
 	}
-	peers, err := net.Listen("tcp", orElse(h.cfg.ListenPeer, h.id.Peer))
-	if err != nil {
+	if h.raft, err = listenQuietly(orElse(h.cfg.ListenPeer, h.id.Peer)); err != nil {
 		return fmt.Errorf("listen for other members: %w", err)
 	}
 	transport, err := peer.New(peer.Config{
-		Name: h.id.Name, Listener: peers, PeerName: peerName, Logger: h.log,
+		Name: h.id.Name, Listener: h.raft, PeerName: peerName, Logger: h.log,
 		ServerTLS: h.keys.peerServer, ClientTLS: h.keys.peerClient,
 	})
 	if err != nil {
-		return errors.Join(err, peers.Close())
+		return err
 	}
 	h.node, err = consensus.Open(consensus.Config{
 		Dir: h.cfg.Dir, Self: h.id.member(), Applied: h.store.Applied(), Machine: replica.Machine{Store: h.store},
 		Transport: transport, Logger: h.log,
 	})
-	if err != nil {
-		return errors.Join(err, peers.Close())
-	}
-	return nil
+	return err
 }
 
 // openServices puts together what stands on the state.
@@ -174,14 +186,19 @@ func (h *Hub) history() (gateway.Identity, bool) {
 // Close releases a hub that was opened and not run.
 func (h *Hub) Close() error {
 	var errs []error
-	if h.api != nil {
-		h.api.Close()
+	for _, l := range []net.Listener{h.api, h.raft} {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
 	}
 	if h.node != nil {
 		errs = append(errs, h.node.Close())
 	}
 	if h.store != nil {
 		errs = append(errs, h.store.Close())
+	}
+	if h.lock != nil {
+		errs = append(errs, h.lock.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -199,9 +216,10 @@ func (h *Hub) Run(ctx context.Context) error {
 	}()
 	err := h.serve(ctx)
 	stop(nil)
+	h.handOver()
 	stopState()
 	h.peers.CloseIdleConnections()
-	return errors.Join(err, <-state, h.store.Close())
+	return errors.Join(err, <-state, h.store.Close(), h.lock.Close())
 }
 
 // serve runs everything above the state. The end of ctx is no error.
@@ -210,6 +228,7 @@ func (h *Hub) serve(ctx context.Context) error {
 	group.Go(func() error { return h.found(ctx) })
 	group.Go(func() error { return h.gateway.Run(ctx) })
 	group.Go(func() error { return h.pushContacts(ctx) })
+	group.Go(func() error { return h.markProgress(ctx) })
 	group.Go(func() error { return h.lead(ctx) })
 	group.Go(func() error { return h.listen(ctx) })
 	err := group.Wait()
@@ -217,6 +236,20 @@ func (h *Hub) serve(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// markProgress lets idle watches know how far the hub has come, so that they resume from there.
+func (h *Hub) markProgress(ctx context.Context) error {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			h.store.Progress()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // random is for jitter only.

@@ -10,6 +10,7 @@ import (
 	"github.com/drover-fleet/drover/api/retry"
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/cache"
+	"github.com/drover-fleet/drover/consensus"
 	"github.com/drover-fleet/drover/controllers"
 	"github.com/drover-fleet/drover/controllers/presence"
 	"github.com/drover-fleet/drover/hub/registry"
@@ -19,7 +20,7 @@ import (
 // lead runs the controllers and the scheduler for each term of office that this member wins.
 func (h *Hub) lead(ctx context.Context) error {
 	attempts := retry.Attempts{Policy: retry.Policy{Base: 100 * time.Millisecond, Max: 5 * time.Second}, Random: random}
-	for {
+	for ctx.Err() == nil { // at the end of ctx this member may lead still
 		changed := h.replica.LeadershipChanged()
 		term, leads := h.replica.Leadership()
 		var pause <-chan time.Time
@@ -33,16 +34,13 @@ func (h *Hub) lead(ctx context.Context) error {
 				continue // the term is over, or ctx
 			}
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
 		select {
 		case <-changed:
 		case <-pause:
 		case <-ctx.Done():
-			return nil
 		}
 	}
+	return nil
 }
 
 // office runs everything that only the leader does, for one term. Every write carries the term, so that one of an earlier
@@ -91,6 +89,29 @@ func (h *Hub) waitTermOver(ctx context.Context, term uint64) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// handOver makes another member the leader before this one ends, so that nobody waits for an election.
+func (h *Hub) handOver() {
+	s := h.node.Status()
+	if s.Leader != s.ID || s.Leader == 0 {
+		return
+	}
+	var best consensus.Member
+	for _, m := range s.Members {
+		p := s.Progress[m.ID]
+		if m.ID != s.ID && !m.Learner && p.Active && (best.ID == 0 || p.Match > s.Progress[best.ID].Match) {
+			best = m
+		}
+	}
+	if best.ID == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
+	defer cancel()
+	if err := h.node.TransferLeader(ctx, best.ID); err != nil {
+		h.log.Info("leadership not handed over; the others elect a leader", "to", best.Name, "err", err)
 	}
 }
 

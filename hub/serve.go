@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -21,6 +22,13 @@ import (
 // probeTimeout bounds asking another member whether it lives.
 const probeTimeout = time.Second
 
+// listenQuietly opens a port whose connections send their first TCP keep-alive after a quarter of an hour of silence: devices on
+// metered links pay for each, and what is dead shows by deadlines and missing polls before.
+func listenQuietly(addr string) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 16 * time.Minute, Interval: time.Minute, Count: 4}}
+	return lc.Listen(context.Background(), "tcp", addr)
+}
+
 // listen serves operators and devices on one port, once the member has a certificate.
 func (h *Hub) listen(ctx context.Context) error {
 	select {
@@ -28,7 +36,7 @@ func (h *Hub) listen(ctx context.Context) error {
 	case <-ctx.Done():
 		return h.api.Close()
 	}
-	handler, err := h.handler()
+	handler, err := h.handler(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,11 +63,11 @@ func (h *Hub) listen(ctx context.Context) error {
 }
 
 // handler gives the device protocol and the joins their paths, and the operators' API everything else.
-func (h *Hub) handler() (http.Handler, error) {
+func (h *Hub) handler(ctx context.Context) (http.Handler, error) {
 	operators, err := apiserver.New(apiserver.Config{
 		Clients: h.registry, Why: h.registry, Logs: h.gateway, Contacts: h.contacts,
 		Members: apiserver.MembersFunc(h.members), Ready: h.checks(), Member: h.id.Name, Version: h.cfg.Version,
-		Peer: h.peers, Logger: h.log,
+		Peer: h.peers, Logger: h.log, Lasting: ctx,
 	})
 	if err != nil {
 		return nil, err

@@ -13,21 +13,55 @@ import (
 // ErrNotEmpty means that the file already belongs to a member.
 var ErrNotEmpty = errors.New("directory already belongs to a member")
 
+// NewSuffix is added to the name of a file while it is made.
+const NewSuffix = ".new"
+
 // Create prepares a new file for the member id. With a seed the log begins there; without one it is empty and the
-// member must be given a snapshot. It refuses a file that holds anything.
+// member must be given a snapshot. It refuses a file that holds anything. The file is made aside and renamed, so that neither a
+// full disk nor a crash leaves half of one.
 func Create(path string, id Identity, seed *Seed, conf Conf) error {
+	if err := refuseUsed(path); err != nil {
+		return err
+	}
+	if seed == nil {
+		seed = &Seed{Conf: conf}
+	}
+	aside := path + NewSuffix
+	if err := os.Remove(aside); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	err := fill(aside, id, *seed)
+	if err == nil {
+		err = os.Rename(aside, path)
+	}
+	if err != nil {
+		_ = os.Remove(aside) // what stays is removed by the next attempt
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func refuseUsed(path string) error {
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	l, err := Open(path)
 	if err != nil {
 		return err
 	}
 	if m := l.Meta(); m.Identity.ID != 0 {
-		return errors.Join(fmt.Errorf("%s: %w (%q, id %x)", path, ErrNotEmpty, m.Identity.Name, m.Identity.ID), l.Close())
+		err = fmt.Errorf("%s: %w (%q, id %x)", path, ErrNotEmpty, m.Identity.Name, m.Identity.ID)
 	}
-	if seed == nil {
-		seed = &Seed{Conf: conf}
+	return errors.Join(err, l.Close())
+}
+
+func fill(path string, id Identity, seed Seed) error {
+	l, err := Open(path)
+	if err != nil {
+		return err
 	}
-	err = l.rewrite(id, *seed, &pb.HardState{Term: new(seed.Begin.Term), Commit: new(seed.Begin.Index)})
-	return errors.Join(err, l.Close(), syncDir(filepath.Dir(path)))
+	err = l.rewrite(id, seed, &pb.HardState{Term: new(seed.Begin.Term), Commit: new(seed.Begin.Index)})
+	return errors.Join(err, l.Close())
 }
 
 // SetIdentity replaces the identity.

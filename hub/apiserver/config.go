@@ -100,6 +100,10 @@ type Config struct {
 	// for the header of an answer (http.Transport's ResponseHeaderTimeout).
 	Peer http.RoundTripper
 
+	// Lasting ends when the member is about to stop: watches and logs end with it, and clients go on at another member. Default:
+	// never.
+	Lasting context.Context
+
 	Limits Limits
 	Logger *slog.Logger
 	Now    func() time.Time // default time.Now
@@ -113,6 +117,9 @@ func (c *Config) validate() error {
 	}
 	if c.Logger == nil {
 		errs = append(errs, errors.New("logger is missing"))
+	}
+	if c.Lasting == nil {
+		c.Lasting = context.Background()
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -152,6 +152,8 @@ func (x *exchange) stream(status int, contentType string, from io.Reader) error 
 		switch {
 		case err == io.EOF: // io.Reader's contract
 			return nil
+		case x.s.cfg.Lasting.Err() != nil:
+			panic(http.ErrAbortHandler) // there may be more, at another member
 		case context.Cause(x.r.Context()) != nil:
 			return nil // the client is gone
 		case err != nil:

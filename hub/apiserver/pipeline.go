@@ -133,7 +133,11 @@ func (x *exchange) setDeadline() context.CancelFunc {
 	if x.route.lasting() {
 		ctx, cancel := context.WithCancel(x.r.Context())
 		x.r = x.r.WithContext(ctx)
-		return cancel
+		detach := context.AfterFunc(x.s.cfg.Lasting, cancel)
+		return func() {
+			detach()
+			cancel()
+		}
 	}
 	limit := x.s.cfg.Limits.Request
 	if d, err := time.ParseDuration(x.r.URL.Query().Get("timeout")); err == nil && d > 0 && d < limit {

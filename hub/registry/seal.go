@@ -26,6 +26,9 @@ const (
 	maxKeys       = 64
 )
 
+// SealPrefix is how the files begin that CreateSealer and InstallSealer write aside. One that is left over means nothing.
+const SealPrefix = ".seal-"
+
 // ErrSealed is wrapped by every error of Open: the key is not ours, or the bytes or their context were changed.
 var ErrSealed = errors.New("sealed value cannot be opened")
 
@@ -127,7 +130,7 @@ func parseSealer(b []byte) (*Sealer, error) {
 
 // save writes the file aside and links it into place, so that it is never seen half written and never replaced.
 func (s *Sealer) save(path string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".seal-*")
+	f, err := os.CreateTemp(filepath.Dir(path), SealPrefix+"*")
 	if err != nil {
 		return fmt.Errorf("write seal key: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -27,6 +28,9 @@ type Options struct {
 }
 
 const defaultLockTimeout = 2 * time.Second
+
+// newSuffix names the file in which a new state is made, beside its place.
+const newSuffix = ".new"
 
 // Store is one member's copy of the state. Apply, Snapshot and Restore are called by one goroutine, that of the log;
 // everything else is safe from any.
@@ -65,6 +69,9 @@ func Open(path string, opts Options) (*Store, error) {
 	if err := os.Remove(path + restoreSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("open state: %w", err)
 	}
+	if err := ensure(path, opts.LockTimeout); err != nil {
+		return nil, err
+	}
 	db, err := openFile(path, opts.LockTimeout)
 	if err != nil {
 		return nil, err
@@ -76,6 +83,38 @@ func Open(path string, opts Options) (*Store, error) {
 	s := &Store{path: path, db: db, now: now, writers: writers, snapshots: map[*snapshot]struct{}{}}
 	s.hub = watch.NewHub(s, now.revision, opts.Watch)
 	return s, nil
+}
+
+// ensure makes the file when there is none. It is made aside and renamed, so that neither a full disk nor a crash leaves half of one.
+func ensure(path string, lockTimeout time.Duration) error {
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return nil // opening it says what else is wrong
+	}
+	aside := path + newSuffix
+	err := os.Remove(aside)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = makeFile(aside, lockTimeout)
+	}
+	if err == nil {
+		err = os.Rename(aside, path)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		_ = os.Remove(aside) // what stays is removed by the next attempt
+		return fmt.Errorf("make state file %s: %w", path, err)
+	}
+	return nil
+}
+
+func makeFile(path string, lockTimeout time.Duration) error {
+	db, err := openFile(path, lockTimeout)
+	if err != nil {
+		return err
+	}
+	_, _, err = prepare(db)
+	return errors.Join(err, db.Close())
 }
 
 func openFile(path string, lockTimeout time.Duration) (*bolt.DB, error) {

@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -25,32 +26,34 @@ import (
 	"github.com/drover-fleet/drover/hub/registry"
 )
 
-// maxJoinReply bounds what a hub may answer to a join, in bytes.
-const maxJoinReply = 1 << 20
+const (
+	maxJoinReply = 1 << 20         // bytes that a hub may answer to a join
+	joinPatience = 2 * time.Minute // how long a hub is asked that cannot be reached or has no majority; then whoever asks decides
+)
 
 // Init prepares a directory for the first member of a new hub. The rest (epoch, CA) is founded through the log when it first
 // runs. It may be repeated until it has succeeded once.
-func Init(path string, id Identity) error {
+func Init(path string, id Identity) (err error) {
 	if err := id.validate(); err != nil {
 		return err
 	}
 	d := dir(path)
-	if err := d.prepare(); err != nil {
+	lock, err := d.prepare("--init", fileSealing, fileLog)
+	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(d.path(fileSealing)); err != nil {
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if _, err := os.Stat(d.path(fileSealing)); errors.Is(err, os.ErrNotExist) {
 		if _, err := registry.CreateSealer(d.path(fileSealing)); err != nil {
 			return err
 		}
 	}
-	prepared, err := consensus.Prepared(path)
-	if err != nil {
+	// An earlier attempt may have been made under another name.
+	if err := consensus.Discard(path); err != nil {
 		return err
 	}
-	if !prepared {
-		if err := consensus.Bootstrap(consensus.Config{Dir: path, Self: id.member()}); err != nil {
-			return err
-		}
+	if err := consensus.Bootstrap(consensus.Config{Dir: path, Self: id.member()}); err != nil {
+		return err
 	}
 	return d.saveIdentity(id)
 }
@@ -63,7 +66,7 @@ type Joining struct {
 
 // Join asks the hub to take this member in and prepares its directory. It may be repeated with the same directory and token
 // until it has succeeded: the member's key is made once, and the hub knows it again.
-func Join(ctx context.Context, path string, id Identity, j Joining) error {
+func Join(ctx context.Context, path string, id Identity, j Joining) (err error) {
 	if err := id.validate(); err != nil {
 		return err
 	}
@@ -72,9 +75,15 @@ func Join(ctx context.Context, path string, id Identity, j Joining) error {
 		return err
 	}
 	d := dir(path)
-	if err := d.prepare(); err != nil {
+	keeps := []string{fileKey}
+	if _, err := os.Stat(d.path(fileKey)); err == nil { // the first thing that a join writes
+		keeps = append(keeps, fileSealing, fileCA, fileCert, fileLog)
+	}
+	lock, err := d.prepare("--join", keeps...)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	key, err := d.joinKey()
 	if err != nil {
 		return err
@@ -122,6 +131,8 @@ func askToJoin(ctx context.Context, server string, token wire.Token, rq enroll.J
 		}},
 	}
 	defer c.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, joinPatience)
+	defer cancel()
 	err = retry.Do(ctx, retry.Policy{Base: 200 * time.Millisecond, Max: 5 * time.Second}, mrand.Int64N, func(ctx context.Context) error {
 		post, err := http.NewRequestWithContext(ctx, http.MethodPost, server+enroll.PathJoin, bytes.NewReader(body))
 		if err != nil {
@@ -129,6 +140,9 @@ func askToJoin(ctx context.Context, server string, token wire.Token, rq enroll.J
 		}
 		post.Header.Set("Content-Type", "application/cbor")
 		resp, err := c.Do(post)
+		if errors.Is(err, errStranger) {
+			return fault.Forbidden.Errorf("%w", errStranger)
+		}
 		if err != nil {
 			return fault.Unreachable.Errorf("%w", err)
 		}
@@ -168,8 +182,11 @@ func verifyPinned(s tls.ConnectionState, token wire.Token) error {
 		}
 		return checkOrg(leaf, wire.OrgHubs)
 	}
-	return errors.New("the server does not show the CA that the token pins: wrong server, or a token of another hub")
+	return errStranger
 }
+
+// errStranger is no passing trouble: to ask again cannot help.
+var errStranger = errors.New("the server does not show the CA that the token pins: wrong server, or a token of another hub")
 
 // becomeMember writes what the hub answered; member.json comes last and makes it so.
 func (d dir) becomeMember(id Identity, key *ecdsa.PrivateKey, reply enroll.JoinReply) error {
@@ -187,22 +204,37 @@ func (d dir) becomeMember(id Identity, key *ecdsa.PrivateKey, reply enroll.JoinR
 	if self.ID == 0 {
 		return fmt.Errorf("the hub's answer does not list %s as a member", id.Name)
 	}
-	if _, err := registry.InstallSealer(d.path(fileSealing), reply.SealingKey); err != nil {
+	if err := d.installSealer(reply.SealingKey); err != nil {
 		return err
 	}
 	cert := tls.Certificate{Certificate: [][]byte{reply.Certificate}, PrivateKey: key}
 	if err := d.saveCredentials(reply.CA[0], cert); err != nil {
 		return err
 	}
-	prepared, err := consensus.Prepared(string(d))
-	if err != nil {
+	// The hub may know this member by another id than at an earlier attempt: who does not come is struck off in the end.
+	if err := consensus.Discard(string(d)); err != nil {
 		return err
 	}
-	if !prepared {
-		if err := consensus.Join(consensus.Config{Dir: string(d), Self: id.member()}, self.ID, members); err != nil {
-			return err
-		}
+	if err := consensus.Join(consensus.Config{Dir: string(d), Self: id.member()}, self.ID, members); err != nil {
+		return err
 	}
 	id.ClusterID = reply.ClusterID
 	return d.saveIdentity(id)
+}
+
+// installSealer writes the hub's sealing key, unless an earlier attempt did.
+func (d dir) installSealer(exported []byte) error {
+	path := d.path(fileSealing)
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		_, err := registry.InstallSealer(path, exported)
+		return err
+	}
+	have, err := registry.OpenSealer(path)
+	if err != nil {
+		return err
+	}
+	if subtle.ConstantTimeCompare(have.Export(), exported) != 1 {
+		return fmt.Errorf("%s is the key of another hub: join in an empty directory", path)
+	}
+	return nil
 }

@@ -19,7 +19,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 		return nil, err
 	}
 	out := slices.Concat(args[:1], a.front, a.path, a.flags)
-	if len(a.rest) > 0 && len(a.path) > 0 {
+	if len(a.rest) > 0 {
 		out = append(out, "--")
 	}
 	return append(out, a.rest...), nil

@@ -171,7 +171,7 @@ func (images) Resolve(_ context.Context, image string) (string, error) {
 	case err != nil:
 		return "", fault.Invalid.Wrap(err)
 	case strings.HasSuffix(image, ":missing"):
-		return "", fault.NotFound.Errorf("the registry has no tag %q", image)
+		return "", fault.Invalid.Errorf("image %s does not exist", image)
 	case strings.HasPrefix(image, "away"):
 		return "", fault.Unavailable.Errorf("the registry does not answer")
 	case ref.Digest != "":

@@ -127,7 +127,7 @@ func (s story) changed(l remote.Link) string {
 	case len(words) == 0 && l.Verb == "create":
 		return ""
 	case len(words) == 0 && len(d.Changes) > 0:
-		words = []string{sayChange(d.Changes[0])} // bookkeeping only, but it is a link of the chain
+		words = []string{bookWord(d.Changes)} // it is a link of the chain all the same
 	}
 	if left := len(words) - maxShownChanges; left > 0 {
 		words = append(words[:maxShownChanges:maxShownChanges], fmt.Sprintf("%d more", left))

@@ -26,16 +26,20 @@ var bookkeeping = []string{
 	".uid", "spec.csr", "status.certificate",
 }
 
-// wordsOf says what a write changed that a person cares for; nothing for a write that only keeps books.
+// wordsOf says what a write changed that a person cares for, images first; nothing for a write that only keeps books.
 func wordsOf(l remote.Link) []string {
 	kind, _, _ := strings.Cut(l.Object, " ")
-	var words []string
+	var images, others []string
 	for _, c := range diffOf(l).Changes {
-		if tells(kind, l.Verb, c) {
-			words = append(words, sayChange(c))
+		switch {
+		case !tells(kind, l.Verb, c):
+		case strings.HasSuffix(c.Path, ".image"):
+			images = append(images, sayChange(c))
+		default:
+			others = append(others, sayChange(c))
 		}
 	}
-	return words
+	return append(images, others...)
 }
 
 func tells(kind, verb string, c fieldChange) bool {
@@ -54,18 +58,36 @@ func tells(kind, verb string, c fieldChange) bool {
 	return verb != "create" || slices.Contains([]string{"spec.device", "spec.revision", "spec.to", "spec.image", "spec.for", "reason", "message"}, c.Path) || strings.HasSuffix(c.Path, ".image")
 }
 
-// sayChange is one field in a few words: "image app:1 -> app:2", "phase Running", "ready", "no message".
+// sayChange is one field in a few words: "image app:1 -> app:2", "phase Running", "ready", "not ready", "no message". A reason of a
+// condition stands for itself.
 func sayChange(c fieldChange) string {
 	name := shortPath(c.Path)
+	absent := c.New == "" || c.New == "null"
 	switch {
 	case c.New == "true":
 		return name
-	case c.New == "false" || c.New == "" || c.New == "null":
+	case c.New == "false" || absent && c.Old == "true":
+		return "not " + name
+	case absent:
 		return "no " + name
+	case strings.HasPrefix(c.Path, "status.conditions[") && strings.HasSuffix(c.Path, ".reason"):
+		return value(c.New)
 	case c.Old == "" || c.Old == "null" || strings.HasPrefix(c.Path, "status."):
 		return name + " " + value(c.New)
 	}
 	return fmt.Sprintf("%s %s -> %s", name, value(c.Old), value(c.New))
+}
+
+// bookWord is what is said of a write that only keeps books: a reason or message where there is one.
+func bookWord(changes []fieldChange) string {
+	for _, suffix := range []string{".reason", ".message", ".cause"} {
+		for _, c := range changes {
+			if strings.HasSuffix(c.Path, suffix) {
+				return sayChange(c)
+			}
+		}
+	}
+	return sayChange(changes[0])
 }
 
 // shortPath leaves out what every reader knows.

@@ -51,7 +51,9 @@ func describeOne(c *cli.Context, hub *connection, r api.Ref) error {
 		return err
 	}
 	if list := conditionsOf(obj); list != nil {
-		describeConditions(w, *list, time.Now())
+		if err := describeConditions(w, *list, time.Now()); err != nil {
+			return err
+		}
 	}
 	switch o := obj.(type) {
 	case *api.Device:
@@ -110,9 +112,9 @@ func describeBody(w io.Writer, obj api.Object) error {
 	return err
 }
 
-func describeConditions(w io.Writer, list []api.Condition, now time.Time) {
+func describeConditions(w io.Writer, list []api.Condition, now time.Time) error {
 	if len(list) == 0 {
-		return
+		return nil
 	}
 	fmt.Fprintln(w, "\nConditions:")
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
@@ -120,7 +122,7 @@ func describeConditions(w io.Writer, list []api.Condition, now time.Time) {
 	for _, c := range list {
 		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\n", c.Type, c.Status, age(c.LastTransitionTime, now), dash(plain(c.Reason)), dash(plain(c.Message)))
 	}
-	tw.Flush()
+	return tw.Flush()
 }
 
 func describeCopies(c *cli.Context, hub *connection, o client.ListOptions) error {

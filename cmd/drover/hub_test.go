@@ -99,6 +99,7 @@ type hub struct {
 	reg    *registry.Registry
 	server *httptest.Server
 	config string // path of an administrator's kubeconfig
+	cause  string // revision that the last write with a cause gave
 }
 
 func must(t testing.TB, err error) {

@@ -22,17 +22,17 @@ type glass struct {
 func (g *glass) Write(p []byte) (int, error) {
 	s := []rune(string(p))
 	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] == '\x1b':
+		switch s[i] {
+		case '\x1b':
 			end := i + 2
 			for s[end] >= '0' && s[end] <= '9' {
 				end++
 			}
 			g.command(s[end], string(s[i+2:end]))
 			i = end
-		case s[i] == '\r':
+		case '\r':
 			g.x = 0
-		case s[i] == '\n':
+		case '\n':
 			g.y, g.x = g.y+1, 0
 		default:
 			g.put(s[i])

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"flag"
-	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -37,7 +35,8 @@ func (inOrder) Verbose() bool { return testing.Verbose() }
 //	drover ARGS [< FILE]            the program; fails unless it exits 0 (with !: unless it does not)
 //	code N                          the last drover exited with N
 //	hub create|update|status ACTOR FILE [CAUSE]
-//	                                a controller or device writes, because of the object CAUSE ("workload/hello")
+//	                                a controller or device writes, because of the object CAUSE ("workload/hello") as it
+//	                                stands, or for the cause of the last such write ("same")
 //	large FILE                      a manifest of 2 MiB
 //	config FILE WHAT                a kubeconfig: stranger, expired, otherca, nohub
 func TestScripts(t *testing.T) {
@@ -94,8 +93,7 @@ func drover(ts *testscript.TestScript, args []string) int {
 func hubWrite(ts *testscript.TestScript, args []string) {
 	h := hubOf(ts)
 	verb, actor, c := args[0], args[1], h.as(args[1])
-	cause := ""
-	if len(args) > 3 {
+	if len(args) > 3 && args[3] != "same" {
 		k, name, _ := strings.Cut(args[3], "/")
 		kind, ok := api.KindByName(k)
 		if !ok {
@@ -103,7 +101,11 @@ func hubWrite(ts *testscript.TestScript, args []string) {
 		}
 		obj, err := c.Get(h.t.Context(), ref(kind, name), client.GetOptions{})
 		ts.Check(err)
-		cause = obj.Meta().ResourceVersion
+		h.cause = obj.Meta().ResourceVersion
+	}
+	cause := ""
+	if len(args) > 3 {
+		cause = h.cause
 	}
 	for doc := range strings.SplitSeq(ts.ReadFile(args[2]), "---\n") {
 		obj := objectOf(ts, doc)
@@ -177,22 +179,4 @@ func writeConfig(ts *testscript.TestScript, file, what string) {
 		ts.Fatalf("no config of the kind %s", what)
 	}
 	h.writeConfig(ts.MkAbs(file), ca, "alice", org, life, url)
-}
-
-// runWith is the program against a hub, with what it printed.
-func (h *hub) runWith(args ...string) (code int, out, errOut string) {
-	var o, e bytes.Buffer
-	code = run(h.t.Context(), append([]string{"drover", "--config", h.config, "--patience", "200ms"}, args...), strings.NewReader(""), &o, &e)
-	return code, o.String(), e.String()
-}
-
-func (h *hub) create(o api.Object) api.Object {
-	h.t.Helper()
-	k, _ := api.KindFor(o)
-	*o.Type() = api.TypeMeta{APIVersion: k.APIVersion, Kind: k.Kind}
-	made, err := h.as("controller:test").Create(h.t.Context(), o, client.WriteOptions{})
-	if err != nil {
-		h.t.Fatal(fmt.Errorf("create %s: %w", o.Meta().Name, err))
-	}
-	return made
 }

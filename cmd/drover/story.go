@@ -35,7 +35,7 @@ func (s story) tell(chain *remote.Chain) string {
 		}
 		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s %s\t%s\n", lead, stamp(l), plain(l.Actor), l.Verb, l.Object, s.changed(l))
 	}
-	tw.Flush()
+	_ = tw.Flush() // to memory
 	switch {
 	case len(shown) < len(chain.Links):
 		fmt.Fprintf(&b, "  and %d more; --limit shows them\n", len(chain.Links)-len(shown))
@@ -58,7 +58,7 @@ func (s story) effects(links []remote.Link) string {
 		for _, l := range links {
 			fmt.Fprintf(tw, "  %s\t%s\t%s%s %s\t%s\n", stamp(l), plain(l.Actor), strings.Repeat("  ", max(0, l.Depth-1)), l.Verb, l.Object, s.changed(l))
 		}
-		tw.Flush()
+		_ = tw.Flush() // to memory
 		return b.String()
 	}
 	alike, left := map[string]int{}, map[string]int{}
@@ -73,7 +73,7 @@ func (s story) effects(links []remote.Link) string {
 		}
 		fmt.Fprintf(tw, "  %s\t%s %s\t%s\n", stamp(o.first), o.first.Verb, o.first.Object, o.steps())
 	}
-	tw.Flush()
+	_ = tw.Flush() // to memory
 	for _, k := range kinds {
 		fmt.Fprintf(&b, "  and %d more of kind %s; --all shows every write\n", left[k], k)
 	}

@@ -279,26 +279,56 @@ func beforeOf(old *Bundle, next wire.Entry, runs string) *Body {
 // recovery is what is kept beside each container in the runtime, to rebuild a lost bundle from.
 func recovery(c *state.Codec, body Body) ([]byte, error) { return c.Encode(body) }
 
-// rebuild makes a bundle from what the runtime holds. Containers whose recovery data cannot be read are left out; they stay strays.
-func rebuild(c *state.Codec, seen []workload.Container) *Bundle {
+// rebuild makes a bundle from an older copy (nil: none) and what the runtime holds, and counts the assignments that the runtime
+// knew better. Containers whose recovery data cannot be read are left out; they stay strays.
+func rebuild(c *state.Codec, old *Bundle, seen []workload.Container) (*Bundle, int) {
 	b := &Bundle{}
+	if old != nil {
+		b.Signed, b.Entries = old.Signed, slices.Clone(old.Entries)
+	}
+	newer := map[string]*workload.Wanted{}
 	for _, k := range seen {
 		var body Body
-		if b.entryIn(k.UID) || c.Decode(k.Recovery, &body) != nil {
+		if c.Decode(k.Recovery, &body) != nil || old.buries(k.UID) {
 			continue
 		}
-		if w, err := body.open(k.UID); err != nil || w.RunHash != k.RunHash {
+		w, err := body.open(k.UID)
+		if err != nil || w.RunHash != k.RunHash || !newerThan(w, newer[k.UID]) || !old.outdated(w) {
 			continue
 		}
-		b.Entries = append(b.Entries, Entry{UID: k.UID, Body: body, Retained: true})
+		newer[k.UID] = w
+		b.Entries = slices.DeleteFunc(b.Entries, func(e Entry) bool { return e.UID == k.UID })
+		b.Entries = append(b.Entries, Entry{UID: k.UID, Body: body, Retained: old.entry(k.UID) == nil})
 	}
 	slices.SortFunc(b.Entries, func(x, y Entry) int { return strings.Compare(x.UID, y.UID) })
-	if len(b.Entries) == 0 || b.open() != nil {
-		return nil
+	if len(newer) == 0 || b.open() != nil {
+		return nil, 0
 	}
-	return b
+	return b, len(newer)
 }
 
-func (b *Bundle) entryIn(uid string) bool {
-	return slices.ContainsFunc(b.Entries, func(e Entry) bool { return e.UID == uid })
+// newerThan compares by the revision that last changed an assignment.
+func newerThan(w, than *workload.Wanted) bool {
+	return than == nil || w.Assignment.CauseRev > than.Assignment.CauseRev
+}
+
+// outdated tells whether w is newer than what this copy wants of the same assignment. What ran before, and stands in while images
+// are fetched, is not.
+func (b *Bundle) outdated(w *workload.Wanted) bool {
+	if b == nil {
+		return true
+	}
+	uid := w.Assignment.UID
+	have, before := b.wanted[uid], b.before[uid]
+	switch {
+	case have == nil:
+		return true
+	case have.RunHash == w.RunHash, before != nil && before.RunHash == w.RunHash:
+		return false
+	}
+	return w.Assignment.CauseRev >= have.Assignment.CauseRev
+}
+
+func (b *Bundle) buries(uid string) bool {
+	return b != nil && slices.ContainsFunc(b.desired.Tombstones, func(t wire.Tombstone) bool { return t.UID == uid })
 }

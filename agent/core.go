@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/drover-fleet/drover/agent/state"
@@ -35,7 +34,7 @@ type CoreConfig struct {
 // Loaded is what was found on disk at the start.
 type Loaded struct {
 	Bundle     *Bundle  // nil: none
-	BundleLost bool     // there is none that can be read, or none at all: rebuild it from the runtime when that holds anything
+	BundleLost bool     // Bundle is not the newest, or there is none: the runtime may hold what is newer
 	Kept       *Bundle  // the previous copy; nil: none
 	Runtime    *Runtime // nil: none
 	Problems   []string // what was wrong, for the journal
@@ -58,12 +57,13 @@ type Core struct {
 	gone     map[string]bool        // tombstones that are carried out
 
 	facts      wire.Facts
-	refused    string   // why the last Desired was refused
-	notSaved   string   // why the last save failed
-	strays     []string // ids of containers of ours that no bundle knows
-	recover    bool     // the bundle is lost: rebuild it at the next list
-	saveAt     time.Duration
-	waiting    []wire.Command // until the ledger is on disk
+	refused    string           // why the last Desired was refused
+	notSaved   string           // why the last save failed
+	strays     []string         // ids of containers of ours that no bundle knows
+	recover    bool             // the newest bundle is lost: look at the next list for what it had
+	saveAt     time.Duration    // since boot: nothing is saved before; 0: the last save went well
+	unsaved    bool             // the bundle was rebuilt and is not on disk yet
+	waiting    []waitingCommand // until the ledger is on disk
 	lastReport []byte
 
 	ops     map[uint64]Op
@@ -127,6 +127,7 @@ func (c *Core) Step(now workload.Now, ev Event) []Effect {
 		c.begin()
 	}
 	c.take(ev)
+	c.saveLater()
 	c.reconcile()
 	return c.finish()
 }
@@ -223,14 +224,14 @@ func (c *Core) advance() {
 func (c *Core) bundleSaved(e BundleSaved) {
 	if e.Err != nil {
 		c.notSaved = e.Err.Error()
-		c.saveAt = c.now.Boot + 30*time.Second
+		c.saveAt = c.now.Boot + saveAgain
 		if c.pend != nil {
 			c.pend.saving = false
 		}
 		return
 	}
-	c.notSaved = ""
-	if e.Bundle == c.bundle { // rotated: both copies are of it
+	c.notSaved, c.unsaved = "", false
+	if e.Bundle == c.bundle { // rotated or rebuilt: the kept copy, if any, is of it
 		c.kept = nil
 		return
 	}
@@ -260,9 +261,7 @@ func (c *Core) forget() {
 	}
 }
 
-func (c *Core) buried(uid string) bool {
-	return c.bundle != nil && slices.ContainsFunc(c.bundle.desired.Tombstones, func(t wire.Tombstone) bool { return t.UID == uid })
-}
+func (c *Core) buried(uid string) bool { return c.bundle.buries(uid) }
 
 // takeCommand enters the command in the ledger; it is carried out once that is on disk.
 func (c *Core) takeCommand(cmd wire.Command) {
@@ -276,23 +275,44 @@ func (c *Core) takeCommand(cmd wire.Command) {
 		return
 	}
 	c.dirty = true
-	c.waiting = append(c.waiting, cmd)
+	if isStream(cmd) && c.saveAt > 0 {
+		c.effects = append(c.effects, c.openStream(cmd))
+		return
+	}
+	c.waiting = append(c.waiting, waitingCommand{cmd, c.now.Boot + time.Duration(cmd.TTLSecs)*time.Second})
 }
+
+// waitingCommand is a command and when it expires, since boot.
+type waitingCommand struct {
+	wire.Command
+	until time.Duration
+}
+
+func isStream(cmd wire.Command) bool { return cmd.Verb == wire.VerbOpenStream && cmd.Stream != nil }
 
 func (c *Core) runtimeSaved(err error) {
 	if err != nil {
 		c.notSaved, c.dirty = err.Error(), true
-		c.saveAt = c.now.Boot + 30*time.Second
-		return
+		c.saveAt = c.now.Boot + saveAgain
+	} else {
+		c.notSaved = ""
 	}
-	c.notSaved = ""
+	// A stream only shows a log: it does not wait for a disk that is full, and a second one does no harm.
+	keep := c.waiting[:0]
 	for _, cmd := range c.waiting {
-		if cmd.Verb == wire.VerbOpenStream && cmd.Stream != nil {
-			c.effects = append(c.effects, c.openStream(cmd))
+		switch {
+		case c.now.Boot > cmd.until:
+		case isStream(cmd.Command):
+			c.effects = append(c.effects, c.openStream(cmd.Command))
+		case err != nil:
+			keep = append(keep, cmd)
 		}
 	}
-	c.waiting = nil
+	c.waiting = keep
 }
+
+// saveAgain is how long after a failed save the next one is tried.
+const saveAgain = 30 * time.Second
 
 func (c *Core) openStream(cmd wire.Command) OpenStream {
 	l := cmd.Stream
@@ -324,14 +344,22 @@ func (c *Core) wakeAt(at time.Duration) {
 	}
 }
 
+// saveLater tries again what could not be saved, once that is due. A rotation follows from the next reconcile.
+func (c *Core) saveLater() {
+	if c.saveAt == 0 || c.now.Boot < c.saveAt {
+		return
+	}
+	c.saveAt = 0
+	switch {
+	case c.pend != nil && !c.pend.saving:
+		c.advance()
+	case c.pend == nil && c.unsaved:
+		c.saves = append(c.saves, SaveBundle{Bundle: c.bundle})
+	}
+}
+
 // finish puts the effects in order: what must be on disk comes first.
 func (c *Core) finish() []Effect {
-	if c.saveAt > 0 && c.now.Boot >= c.saveAt {
-		c.saveAt = 0
-		if c.pend != nil && !c.pend.saving {
-			c.advance()
-		}
-	}
 	c.wakeAt(c.saveAt)
 	if c.dirty && c.saveAt == 0 {
 		c.dirty = false

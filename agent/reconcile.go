@@ -70,20 +70,21 @@ func (c *Core) listed(e OpDone) {
 	c.findStrays(e.Containers)
 }
 
-// recoverBundle rebuilds a lost bundle from what the runtime holds.
+// recoverBundle rebuilds a lost bundle from what the runtime holds, or brings an older copy of it up to what runs: only so does
+// nothing that runs go back to an older state.
 func (c *Core) recoverBundle(seen []workload.Container) {
-	if !c.recover || c.bundle != nil {
+	if !c.recover {
 		return
 	}
 	c.recover = false
-	b := rebuild(c.cfg.Codec, seen)
-	if b == nil {
+	b, n := rebuild(c.cfg.Codec, c.bundle, seen)
+	if n == 0 {
 		return
 	}
-	c.bundle = b // acted on at once: it is what runs
+	c.bundle, c.unsaved = b, true // acted on at once: it is what runs
 	c.saves = append(c.saves, SaveBundle{Bundle: b})
 	c.journal(wire.JournalRecord{Reason: "StateRecovered",
-		Message: fmt.Sprintf("the stored bundle was lost; %d assignments were rebuilt from the container runtime", len(b.Entries))})
+		Message: fmt.Sprintf("the stored bundle was lost; %d assignments were rebuilt from the container runtime", n)})
 }
 
 // findStrays notes containers of ours that no bundle knows. They run on: not knowing is no order to stop.

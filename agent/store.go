@@ -34,9 +34,9 @@ func (s *Store) Load() (Loaded, error) {
 		out.Kept = kept
 	}
 	if out.Bundle == nil && out.Kept != nil { // whole, but not understood: the one before is
-		out.Bundle, out.Kept = out.Kept, nil
+		out.Bundle, out.Kept, b.Origin = out.Kept, nil, state.Previous
 	}
-	out.BundleLost = out.Bundle == nil
+	out.BundleLost = out.Bundle == nil || b.Origin == state.Previous
 	r, err := s.runtime.Load()
 	if err != nil {
 		return out, err

@@ -73,6 +73,9 @@ func (f *File) Load() (Loaded, error) {
 		case err == nil:
 			out.Payload, out.Origin = p, c.origin
 			f.saved, f.current = p, c.origin == Current
+			if c.origin == Unplaced { // before the next save overwrites it
+				f.current = os.Rename(c.path, f.path) == nil && syncDir(filepath.Dir(f.path)) == nil
+			}
 			return out, nil
 		case errors.Is(err, fs.ErrNotExist):
 		case c.origin == Unplaced: // a save that never finished; nothing was promised about it
@@ -161,11 +164,13 @@ func (f *File) setAside(path string) string {
 		}
 	}
 	to := f.badName(slot)
-	if err := os.Rename(path, to); err != nil {
-		_ = os.Remove(path)
-		return "removed, since it could not be set aside"
+	if err := os.Rename(path, to); err == nil {
+		return "set aside as " + filepath.Base(to)
 	}
-	return "set aside as " + filepath.Base(to)
+	if err := os.Remove(path); err != nil {
+		return "left where it is, since the disk cannot be written"
+	}
+	return "removed, since it could not be set aside"
 }
 
 func (f *File) badName(i int) string { return fmt.Sprintf("%s.bad-%d", f.path, i) }

@@ -211,3 +211,25 @@ func TestTooLargeAPayloadLeavesTheCurrentCopy(t *testing.T) {
 		t.Errorf("got %q, want abcd", l.Payload)
 	}
 }
+
+// A complete temporary file may be the only copy of the newest state: a save that fails must not cost it.
+func TestAFailedSaveKeepsACopyWhoseRenameWasLost(t *testing.T) {
+	dir := t.TempDir()
+	saved(t, dir, []byte("old"), []byte("new"))
+	if err := os.Rename(filepath.Join(dir, "x"), filepath.Join(dir, "x.tmp")); err != nil {
+		t.Fatal(err)
+	}
+	f := NewFile(dir, "x", 1<<20)
+	if _, err := f.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "x.tmp"), 0o700); err != nil { // what a full disk does: no file is made
+		t.Fatalf("the copy was left where the next save overwrites it: %v", err)
+	}
+	if err := f.Save([]byte("next")); err == nil {
+		t.Fatal("saved where nothing can be written")
+	}
+	if l := load(t, dir); string(l.Payload) != "new" {
+		t.Errorf("got %q, want new", l.Payload)
+	}
+}

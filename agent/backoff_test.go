@@ -189,3 +189,30 @@ func TestAFailedPullIsTriedAgainAtAFallingRate(t *testing.T) {
 		t.Errorf("status: %s %q, want Pulling with the reason", s.Phase, s.Message)
 	}
 }
+
+// A runtime that goes away in the middle of a probe says nothing about the container, and probes go on when it is back.
+func TestProbesGoOnAfterTheRuntimeWasAway(t *testing.T) {
+	d, h := newDevice(t, 8), newHub(t)
+	d.rt.Publish(img("1"), nil)
+	d.start(0)
+	h.set(assignment("cam", img("1"), func(a *wire.Assignment) {
+		a.Containers[0].Readiness = &wire.Probe{Command: []string{"check"}, PeriodSecs: 10, TimeoutSecs: 1, Successes: 1, Failures: 1}
+	}))
+	h.tell(d)
+	d.pass(time.Minute)
+	d.hold[OpProbe] = true
+	d.pass(30 * time.Second) // a probe is under way
+	d.rt.Down()
+	d.hold[OpProbe] = false
+	d.pass(time.Minute)
+	d.rt.Up()
+	d.pass(time.Minute)
+	if !d.status("cam").Ready {
+		t.Error("not ready: the lost probe counted as a failure")
+	}
+	d.rt.Probe("cam", 1)
+	d.pass(time.Minute)
+	if d.status("cam").Ready {
+		t.Error("ready, though the probe fails: it is not run any more")
+	}
+}

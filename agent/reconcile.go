@@ -29,10 +29,12 @@ func (c *Core) opDone(e OpDone) {
 	case OpAct:
 		c.acted(e)
 	case OpProbe:
-		m := c.rt.memory(e.Op.Probe.UID)
-		if e.Err == nil || !errors.Is(e.Err, workload.ErrUnavailable) {
-			c.dirty = c.probes.Result(e.Op.Probe, e.OK && e.Err == nil, m, c.now) || c.dirty
+		if errors.Is(e.Err, workload.ErrUnavailable) {
+			c.probes.Lost(e.Op.Probe, c.now)
+			return
 		}
+		m := c.rt.memory(e.Op.Probe.UID)
+		c.dirty = c.probes.Result(e.Op.Probe, e.OK && e.Err == nil, m, c.now) || c.dirty
 	}
 }
 

@@ -84,6 +84,13 @@ func (p *Probes) Result(r ProbeRun, ok bool, m *Memory, now Now) bool {
 	return true
 }
 
+// Lost takes that a probe could not be run, which tells nothing: it is run again after a period.
+func (p *Probes) Lost(r ProbeRun, now Now) {
+	if st := p.byID[r.ID]; st != nil && st.run == r.Run {
+		st.inFlight, st.at = false, now.Boot+time.Duration(max(r.of.PeriodSecs, 1))*time.Second
+	}
+}
+
 // Forget drops the probes of containers that are not kept.
 func (p *Probes) Forget(keep func(id string) bool) {
 	for id := range p.byID {

@@ -126,9 +126,10 @@ func clock() (time.Duration, time.Time) {
 
 func random(n int64) int64 { return rand.Int64N(n) }
 
-// lock makes sure that one agent owns the directory. The one before may still be ending: it is waited for.
+// lock makes sure that one agent owns the directory. The one before may still be ending: it is waited for. The directory itself is
+// locked, which needs neither space nor a disk that can be written.
 func lock(ctx context.Context, dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,9 @@ import (
 	"github.com/drover-fleet/drover/api/wire"
 )
 
-// logCheck is how often the sizes of logs are looked at.
-const logCheck = 30 * time.Second
+// logCheck is how often the sizes of logs are looked at: a container that writes as fast as it can must not fill the disk in
+// between, and a look costs a few system calls.
+const logCheck = time.Second
 
 // serve wires the agent together and runs it until ctx ends. Only what a person must mend ends it earlier: a directory that
 // cannot be used, flags that make no sense.

@@ -239,7 +239,7 @@ func (d *Driver) end(ctx context.Context, c containerd.Container, t containerd.T
 	case <-ended:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return errors.New("the process does not end, though it was killed")
 	}
 }
 
@@ -255,21 +255,21 @@ func notGone(err error) error {
 func (d *Driver) Exec(ctx context.Context, id string, command []string, timeout time.Duration) (int, error) {
 	c, err := d.client.LoadContainer(ctx, id)
 	if err != nil {
-		return 0, wrap("exec in "+id, err)
+		return 0, execError(id, err)
 	}
 	t, err := c.Task(ctx, nil)
 	if err != nil {
-		return 0, wrap("exec in "+id, err)
+		return 0, execError(id, err)
 	}
 	s, err := c.Spec(ctx)
 	if err != nil {
-		return 0, wrap("exec in "+id, err)
+		return 0, execError(id, err)
 	}
 	p := *s.Process
 	p.Args, p.Terminal = command, false
 	e, err := t.Exec(ctx, fmt.Sprintf("probe-%d-%d", os.Getpid(), d.execs.Add(1)), &p, cio.NullIO)
 	if err != nil {
-		return 0, wrap("exec in "+id, err)
+		return 0, execError(id, err)
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -278,20 +278,28 @@ func (d *Driver) Exec(ctx context.Context, id string, command []string, timeout 
 	}()
 	ended, err := e.Wait(ctx)
 	if err != nil {
-		return 0, wrap("exec in "+id, err)
+		return 0, execError(id, err)
 	}
 	if err := e.Start(ctx); err != nil {
-		return 0, wrap("exec in "+id, err)
+		return 0, execError(id, err)
 	}
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case st := <-ended:
 		code, _, err := st.Result()
-		return int(code), wrap("exec in "+id, err)
+		return int(code), execError(id, err)
 	case <-timer.C:
 		return 0, fmt.Errorf("exec in %s: took longer than %s", id, timeout)
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
+}
+
+// execError: a daemon that hangs answers nothing until the deadline of the call, and so says nothing about the container.
+func execError(id string, err error) error {
+	if errdefs.IsDeadlineExceeded(err) {
+		err = fmt.Errorf("%w: %w", workload.ErrUnavailable, err)
+	}
+	return wrap("exec in "+id, err)
 }

@@ -34,6 +34,8 @@ type call struct {
 	media  string // content type of the body
 	accept string // form of the answer; "" = JSON
 	id     string // request id, the same at every attempt
+	// firm: Unavailable is an answer, not a reason to ask again, once every member was asked.
+	firm bool
 }
 
 // do sends the call until a member answers: to each member in turn, the one that answered last first, round after round
@@ -47,7 +49,7 @@ func (c *Client) do(ctx context.Context, q call) (*http.Response, error) {
 	attempts := retry.Attempts{Policy: c.policy, Random: c.random}
 	for {
 		resp, err := c.round(ctx, q)
-		if err == nil || !again(err) {
+		if err == nil || !again(err) || q.firm && fault.Is(err, fault.Unavailable) {
 			return resp, err
 		}
 		wait := attempts.Failed(err)
@@ -61,9 +63,9 @@ func (c *Client) do(ctx context.Context, q call) (*http.Response, error) {
 }
 
 // again reports whether another round may end otherwise. The hub's own Timeout is the answer of a member that tried for as
-// long as it may, and its Ahead that of one which asked the leader first.
+// long as it may, and its Ahead that of one which asked the leader first. Servers that are all strangers stay so.
 func again(err error) bool {
-	return fault.Is(err, fault.Unavailable, fault.Unreachable, fault.TooManyRequests)
+	return !errors.Is(err, errStrangers) && fault.Is(err, fault.Unavailable, fault.Unreachable, fault.TooManyRequests)
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -77,10 +79,14 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// errStrangers is the cause of an error when no server that is given is a member of this hub.
+var errStrangers = errors.New("every server is a stranger")
+
 // round asks each member once. Unless all failed to be reached, the last refusal that came from a member is the error.
 func (c *Client) round(ctx context.Context, q call) (*http.Response, error) {
 	var refused error
 	var silent []string
+	strangers := 0
 	for _, server := range c.order() {
 		resp, err := c.attempt(ctx, server, q)
 		if err == nil {
@@ -90,6 +96,9 @@ func (c *Client) round(ctx context.Context, q call) (*http.Response, error) {
 		switch {
 		case fault.Is(err, fault.Unreachable):
 			silent = append(silent, fmt.Sprintf("%s: %v", server, err))
+			if isStranger(err) {
+				strangers++
+			}
 		case again(err) || fault.Is(err, fault.Ahead):
 			refused = err
 		default:
@@ -107,7 +116,15 @@ func (c *Client) round(ctx context.Context, q call) (*http.Response, error) {
 	}
 	e := fault.Unreachable.Errorf("no member of the hub answers (%s)", strings.Join(silent, "; "))
 	e.Cause = ctx.Err()
+	if e.Cause == nil && strangers == len(silent) {
+		e.Cause = errStrangers
+	}
 	return nil, e
+}
+
+func isStranger(err error) bool {
+	var verify *tls.CertificateVerificationError
+	return errors.As(err, &verify)
 }
 
 // attempt sends the call to one member. Errors are the member's own refusals, or Unreachable where none came.

@@ -85,7 +85,7 @@ type LogOptions struct {
 }
 
 // Logs streams the log of an assignment's container as it comes. The caller closes the stream; an end that is not the log's end
-// is an error of Read.
+// is an error of Read. A device that has no link is Unavailable at once.
 func (c *Client) Logs(ctx context.Context, namespace, assignment string, o LogOptions) (io.ReadCloser, error) {
 	path, err := pathOf(api.Ref{Kind: api.KindAssignment, Namespace: namespace, Name: assignment})
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *Client) Logs(ctx context.Context, namespace, assignment string, o LogOp
 	if o.TailLines != nil {
 		q.Set("tailLines", strconv.FormatInt(*o.TailLines, 10))
 	}
-	resp, err := c.do(ctx, call{method: http.MethodGet, path: path + "/log", query: q})
+	resp, err := c.do(ctx, call{method: http.MethodGet, path: path + "/log", query: q, firm: true})
 	if err != nil {
 		return nil, err
 	}

@@ -192,9 +192,27 @@ func TestServerOfAnotherHubIsNotTrusted(t *testing.T) {
 	m, other := newMembers(t), newMembers(t)
 	other.add(func(http.ResponseWriter, *http.Request) { t.Error("a request reached the other hub") })
 	m.urls = other.urls
-	_, err := m.client(Options{Patience: 50 * time.Millisecond}).Get(t.Context(), refOfMap("a"), client.GetOptions{})
+	start := time.Now()
+	_, err := m.client(Options{Patience: time.Hour}).Get(t.Context(), refOfMap("a"), client.GetOptions{})
+	if time.Since(start) > time.Minute {
+		t.Errorf("a stranger was asked again for %s", time.Since(start))
+	}
 	if !fault.Is(err, fault.Unreachable) || !strings.Contains(err.Error(), "not a member of this hub") {
 		t.Errorf("got %v, want Unreachable, not a member", err)
+	}
+}
+
+// TestADeviceWithoutALinkIsAnsweredAtOnce: asking again would only make the operator wait.
+func TestADeviceWithoutALinkIsAnsweredAtOnce(t *testing.T) {
+	m := newMembers(t)
+	asked := 0
+	m.add(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		answer(w, 503, fault.StatusOf(fault.Unavailable.Errorf("device pi-1 has no link")))
+	})
+	_, err := m.client(Options{Patience: time.Hour}).Logs(t.Context(), "default", "hello.pi-1", LogOptions{})
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "pi-1 has no link") || asked != 1 {
+		t.Errorf("got %v after %d requests, want Unavailable after 1", err, asked)
 	}
 }
 

@@ -63,26 +63,34 @@ func logs(c *cli.Context) error {
 	if n := c.Int64("tail"); n >= 0 {
 		rq.TailLines = &n
 	}
-	return readLogs(c.Context, hub, copies, rq, &lineWriter{w: c.App.Writer})
+	out, notes := &lineWriter{w: c.App.Writer}, &lineWriter{w: c.App.ErrWriter}
+	if len(copies) == 1 {
+		return copyLog(c.Context, hub, copies[0], rq, "", out)
+	}
+	return readLogs(c.Context, hub, copies, rq, out, notes)
 }
 
 // readLogs reads one log after the other, so that what belongs together stands together, or follows all at once. What can be read is
-// shown, whatever stands in the way of the others.
-func readLogs(ctx context.Context, hub *connection, copies []*api.Assignment, rq remote.LogOptions, out *lineWriter) error {
+// shown, whatever stands in the way of the others; that is told as soon as it is known.
+func readLogs(ctx context.Context, hub *connection, copies []*api.Assignment, rq remote.LogOptions, out, notes *lineWriter) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(copies))
 	for i, a := range copies {
-		prefix := ""
-		if len(copies) > 1 {
-			prefix = a.Spec.Device + " "
-		}
-		wg.Go(func() { errs[i] = copyLog(ctx, hub, a, rq, prefix, out) })
+		wg.Go(func() {
+			if errs[i] = copyLog(ctx, hub, a, rq, a.Spec.Device+" ", out); errs[i] != nil {
+				_ = notes.write("", []byte(errs[i].Error()), true) // the exit code tells it too
+			}
+		})
 		if !rq.Follow {
 			wg.Wait()
 		}
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(failed) == 0 {
+		return nil
+	}
+	return fault.WithExit(fault.ExitCode(failed[0]), fmt.Errorf("%d of %d logs could not be read to their end", len(failed), len(copies)))
 }
 
 // copiesOf are the bound copies that the reference and the devices (none: all) name.
@@ -138,6 +146,9 @@ func copyLog(ctx context.Context, hub *connection, a *api.Assignment, rq remote.
 		return fmt.Errorf("logs of %s: %w", a.Metadata.Name, err)
 	}
 	body, err := hub.remote.Logs(ctx, a.Metadata.Namespace, a.Metadata.Name, rq)
+	if fault.Is(err, fault.Unavailable) { // the hub answered the reads before: it is the device's link that is gone
+		err = fault.WithExit(fault.ExitPending, err)
+	}
 	if err != nil {
 		return fmt.Errorf("logs of %s: %w", a.Metadata.Name, err)
 	}

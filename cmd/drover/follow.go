@@ -54,7 +54,7 @@ func follow(ctx context.Context, hub client.Client, notes io.Writer, sources []s
 			return err
 		case err != nil && ctx.Err() == nil && !lost:
 			lost = true
-			fmt.Fprintf(notes, "the hub does not answer (%v); trying again\n", err)
+			fmt.Fprintf(notes, "%v; trying again\n", err)
 		}
 		if err := wait(ctx, wake, lost); err != nil {
 			return err

@@ -183,7 +183,7 @@ func TestFollowingARolloutSurvivesAFailover(t *testing.T) {
 	if d := cmp.Diff(want, lines); d != "" {
 		t.Errorf("lines (-want +got):\n%s", d)
 	}
-	if code != fault.ExitDone || strings.Count(notes, "does not answer") != 1 {
+	if code != fault.ExitDone || strings.Count(notes, "; trying again") != 1 {
 		t.Errorf("got exit code %d and notes %q, want 0 and one note of silence", code, notes)
 	}
 }
@@ -344,7 +344,7 @@ func TestWatchedRowsGoOnAcrossFailures(t *testing.T) {
 		if want := "a\nb (deleted)\nNAME\nlisted\n"; out.String() != want {
 			t.Errorf("got %q, want %q", out.String(), want)
 		}
-		if !strings.Contains(notes.String(), "changes were missed") || strings.Count(notes.String(), "does not answer") != 1 {
+		if !strings.Contains(notes.String(), "changes were missed") || strings.Count(notes.String(), "; trying again") != 1 {
 			t.Errorf("got notes %q, want what was missed and one silence", notes.String())
 		}
 	})

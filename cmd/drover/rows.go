@@ -45,7 +45,7 @@ func (w *rowWatch) run(ctx context.Context) error {
 			w.from = ""
 		case fault.Is(err, fault.Unreachable) && !w.lost:
 			w.lost = true
-			fmt.Fprintf(w.notes, "the hub does not answer (%v); trying again\n", err)
+			fmt.Fprintf(w.notes, "%v; trying again\n", err)
 		}
 		if wait(ctx, nil, true) != nil {
 			return nil

@@ -124,7 +124,7 @@ func (s story) changed(l remote.Link) string {
 	}
 	words := wordsOf(l)
 	switch d := diffOf(l); {
-	case len(words) == 0 && l.Verb == "create":
+	case len(words) == 0 && l.Verb != "status":
 		return ""
 	case len(words) == 0 && len(d.Changes) > 0:
 		words = []string{bookWord(d.Changes)} // it is a link of the chain all the same

@@ -28,6 +28,9 @@ var bookkeeping = []string{
 
 // wordsOf says what a write changed that a person cares for, images first; nothing for a write that only keeps books.
 func wordsOf(l remote.Link) []string {
+	if l.Verb == "delete" {
+		return nil // everything went
+	}
 	kind, _, _ := strings.Cut(l.Object, " ")
 	var images, others []string
 	for _, c := range diffOf(l).Changes {
@@ -58,8 +61,8 @@ func tells(kind, verb string, c fieldChange) bool {
 	return verb != "create" || slices.Contains([]string{"spec.device", "spec.revision", "spec.to", "spec.image", "spec.for", "reason", "message"}, c.Path) || strings.HasSuffix(c.Path, ".image")
 }
 
-// sayChange is one field in a few words: "image app:1 -> app:2", "phase Running", "ready", "not ready", "no message". A reason of a
-// condition stands for itself.
+// sayChange is one field in a few words: "image app:1 -> app:2", "phase Running", "ready", "not ready", "no message". A reason or
+// message of a condition stands for itself.
 func sayChange(c fieldChange) string {
 	name := shortPath(c.Path)
 	absent := c.New == "" || c.New == "null"
@@ -70,7 +73,7 @@ func sayChange(c fieldChange) string {
 		return "not " + name
 	case absent:
 		return "no " + name
-	case strings.HasPrefix(c.Path, "status.conditions[") && strings.HasSuffix(c.Path, ".reason"):
+	case strings.HasPrefix(c.Path, "status.conditions[") && (strings.HasSuffix(c.Path, ".reason") || strings.HasSuffix(c.Path, ".message")):
 		return value(c.New)
 	case c.Old == "" || c.Old == "null" || strings.HasPrefix(c.Path, "status."):
 		return name + " " + value(c.New)

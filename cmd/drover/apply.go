@@ -110,19 +110,25 @@ func atManifest(err error, items []api.Item) error {
 	if !errors.As(err, &f) || len(f.Details.Causes) == 0 {
 		return err
 	}
+	var meant []api.Item
 	for _, it := range items {
 		k, _ := api.KindFor(it.Object)
-		if it.Object.Meta().Name != f.Details.Name || f.Details.Kind != k.Kind && f.Details.Kind != k.Plural {
-			continue
+		if it.Object.Meta().Name == f.Details.Name && (f.Details.Kind == k.Kind || f.Details.Kind == k.Plural) {
+			meant = append(meant, it)
 		}
-		var places []string
-		for _, cause := range f.Details.Causes {
-			line, col := it.Place(cause.Field)
-			places = append(places, fmt.Sprintf("%s:%d:%d: %s: %s", it.File, line, col, cause.Field, cause.Message))
-		}
-		return fault.WithExit(fault.ExitCode(err), fmt.Errorf("the hub refuses %s; nothing was done:\n%s", refOf(it.Object), strings.Join(places, "\n")))
 	}
-	return err
+	if len(meant) != 1 { // none, or objects of one name in several namespaces
+		return err
+	}
+	lines := []string{fmt.Sprintf("the hub refuses %s; nothing was done:", refOf(meant[0].Object))}
+	for _, cause := range f.Details.Causes {
+		line, col := meant[0].Place(cause.Field)
+		lines = append(lines, fmt.Sprintf("%s:%d:%d: %s: %s", meant[0].File, line, col, cause.Field, cause.Message))
+	}
+	if f.Class == fault.Conflict {
+		lines = append(lines, "--force takes the fields over")
+	}
+	return fault.WithExit(fault.ExitCode(err), errors.New(strings.Join(lines, "\n")))
 }
 
 // readManifests reads every file before anything is sent, and reports what is wrong in all of them at once.

@@ -62,7 +62,7 @@ func (h *Hub) foundOnce(ctx context.Context) error {
 	}
 	e, err := enroll.New(enroll.Config{
 		Client: h.as("hub:" + h.id.Name), Authority: authority, Endpoints: h.urls, Logger: h.log, Records: h.records(),
-		SealingKey: h.sealer.Export, AddMember: h.addMember,
+		SealingKey: h.sealer.Export, CheckMember: h.checkMember, AddMember: h.addMember,
 	})
 	if err != nil {
 		return err
@@ -122,6 +122,23 @@ func (h *Hub) rememberCluster(id string) error {
 		return fmt.Errorf("the log is of cluster %s, but %s belongs to cluster %s: is a file of another hub in it?", id, h.dir, h.id.ClusterID)
 	}
 	h.cluster.Store(&id)
+	return nil
+}
+
+// checkMember refuses a name or an address that is another member's. A member that lost its directory comes back under both.
+func (h *Hub) checkMember(m enroll.Member) error {
+	api, err := hostOf(m.URL)
+	if err != nil {
+		return fault.Invalid.Errorf("member %s: %w", m.Name, err)
+	}
+	for _, c := range h.node.Members() {
+		switch same := c.PeerAddr == m.Peer; {
+		case c.Name == m.Name && !same:
+			return fault.AlreadyExists.Errorf("the hub has a member %s at %s: choose another name, or come back at that address", c.Name, c.PeerAddr)
+		case c.Name != m.Name && (same || c.APIAddr == api):
+			return fault.AlreadyExists.Errorf("member %s of the hub is at %s and %s: %s needs addresses of its own", c.Name, c.APIAddr, c.PeerAddr, m.Name)
+		}
+	}
 	return nil
 }
 

@@ -28,12 +28,8 @@ import (
 	"github.com/drover-fleet/drover/store/mvcc"
 )
 
-const (
-	// progressEvery is how far behind an idle watch's bookmark may be: well within what compaction keeps.
-	progressEvery = 30 * time.Second
-	// handOverTime bounds how long a leader that ends waits for another; past it the others elect one as after a crash.
-	handOverTime = time.Second
-)
+// handOverTime bounds how long a leader that ends waits for another; past it the others elect one as after a crash.
+const handOverTime = time.Second
 
 // Config sets a member up. Zero values are their defaults.
 type Config struct {
@@ -47,6 +43,7 @@ type Config struct {
 	Presence              presence.Limits // zero: by PollHold
 	PlainRegistries       []string        // registries that are asked over HTTP; loopback always is
 	DrainTimeout          time.Duration   // for requests under way at the end; default 3 s
+	Progress              time.Duration   // how old an idle watch's bookmark may be; default 30 s, well within what compaction keeps
 }
 
 // Hub is one member, opened.
@@ -82,6 +79,9 @@ func Open(cfg Config) (h *Hub, err error) {
 	}
 	if cfg.DrainTimeout == 0 {
 		cfg.DrainTimeout = 3 * time.Second
+	}
+	if cfg.Progress == 0 {
+		cfg.Progress = 30 * time.Second
 	}
 	h = &Hub{cfg: cfg, dir: dir(cfg.Dir), contacts: gateway.NewContacts(), log: cfg.Logger, enroller: &lateEnroller{}}
 	defer func() {
@@ -240,7 +240,7 @@ func (h *Hub) serve(ctx context.Context) error {
 
 // markProgress lets idle watches know how far the hub has come, so that they resume from there.
 func (h *Hub) markProgress(ctx context.Context) error {
-	tick := time.NewTicker(progressEvery)
+	tick := time.NewTicker(h.cfg.Progress)
 	defer tick.Stop()
 	for {
 		select {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,12 +74,24 @@ func (h *Hub) handler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	devices := httpgw.New(httpgw.Config{Devices: h.gateway, Contacts: h.contacts, Enroller: h.enroller, Logger: h.log})
-	mux := http.NewServeMux()
-	mux.Handle("/", operators)
-	for _, path := range []string{wire.PathEnroll, wire.PathHello, wire.PathPoll, wire.PathBodies, wire.PathReport, wire.PathStream, enroll.PathJoin, httpgw.PathContacts} {
-		mux.Handle(path, devices)
+	return router{operators: operators, devices: devices}, nil
+}
+
+// router tells the two apart by the path as it came. http.ServeMux would first clean it, and send who asks for an object with an
+// empty name on to the collection or namespace that it lies in.
+type router struct{ operators, devices http.Handler }
+
+func (m router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch path := r.URL.Path; path {
+	case wire.PathEnroll, wire.PathHello, wire.PathPoll, wire.PathBodies, wire.PathReport, enroll.PathJoin, httpgw.PathContacts:
+		m.devices.ServeHTTP(w, r)
+	default:
+		if strings.HasPrefix(path, wire.PathStream) {
+			m.devices.ServeHTTP(w, r)
+			return
+		}
+		m.operators.ServeHTTP(w, r)
 	}
-	return mux, nil
 }
 
 func (h *Hub) checks() []apiserver.Check {

@@ -102,8 +102,10 @@ func (x *exchange) capBody() error {
 		limit = x.s.cfg.Limits.Transaction
 	}
 	if x.r.ContentLength > limit {
-		// The body is not read: the connection goes, rather than 2 GiB being drained.
-		x.w.Header().Set("Connection", "close")
+		// The body is not read: the connection goes, rather than 2 GiB being drained. HTTP/2 ends the stream alone.
+		if x.r.ProtoMajor == 1 {
+			x.w.Header().Set("Connection", "close")
+		}
 		return fault.SizeLimit("request body", x.r.ContentLength, limit)
 	}
 	if x.r.Body != nil {

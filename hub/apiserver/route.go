@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/drover-fleet/drover/api"
@@ -84,12 +85,15 @@ const maxAuditPath = 256
 // parseRoute reads path and method. It looks at nothing else but the query's watch.
 func parseRoute(r *http.Request) (route, error) {
 	path := r.URL.Path
-	if trimmed := strings.TrimRight(path, "/"); trimmed != "" {
-		path = trimmed
+	if trimmed := strings.TrimSuffix(path, "/"); trimmed != "" && reads(r) {
+		path = trimmed // whoever writes may have meant a name that came out empty
 	}
 	rt := route{path: path, verb: strings.ToLower(r.Method)}
 	if len(rt.path) > maxAuditPath {
 		rt.path = rt.path[:maxAuditPath]
+	}
+	if err := checkPath(r.URL, path); err != nil {
+		return rt, err
 	}
 	if fixed, ok := fixedRoute(path); ok {
 		fixed.path = path
@@ -101,6 +105,25 @@ func parseRoute(r *http.Request) (route, error) {
 		}
 	}
 	return rt, noSuchPath(path)
+}
+
+func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
+// checkPath refuses paths that could be read in two ways. Nothing is cleaned: a client whose name is empty or "..", or holds a slash,
+// does not mean the object that a cleaned path leads to.
+func checkPath(u *url.URL, path string) error {
+	if strings.Contains(strings.ToLower(u.RawPath), "%2f") {
+		return fault.BadRequest.Errorf("path: a name may not hold a slash, not even as %%2F")
+	}
+	for i, part := range strings.Split(strings.TrimPrefix(path, "/"), "/") {
+		switch {
+		case part == "" && path != "/":
+			return fault.BadRequest.Errorf("path: the part after slash %d is empty: a namespace or name is missing", i+1)
+		case part == "." || part == "..":
+			return fault.BadRequest.Errorf("path: %q is no name", part)
+		}
+	}
+	return nil
 }
 
 func noSuchPath(path string) error {
@@ -150,9 +173,6 @@ func objectRoute(rt route, r *http.Request, apiVersion string, parts []string) (
 	// namespaces/NS and namespaces/NS/status are the Namespace itself; its kinds' paths go on with a plural.
 	if parts[0] == "namespaces" && len(parts) >= 3 && (apiVersion != api.CoreV1 || kindByPlural(apiVersion, parts[2]) != nil) {
 		namespace, parts = parts[1], parts[2:]
-		if namespace == "" {
-			return rt, fault.BadRequest.Errorf("namespace in the path is empty")
-		}
 	}
 	k := kindByPlural(apiVersion, parts[0])
 	if k == nil || len(parts) > 3 || (namespace != "" && !k.Namespaced) {
@@ -161,9 +181,6 @@ func objectRoute(rt route, r *http.Request, apiVersion string, parts []string) (
 	rt.kind, rt.ref = routeObjects, api.Ref{Kind: k, Namespace: namespace}
 	if len(parts) > 1 {
 		rt.ref.Name = parts[1]
-		if rt.ref.Name == "" {
-			return rt, fault.BadRequest.Errorf("name in the path is empty")
-		}
 		if k.Namespaced && namespace == "" {
 			return rt, noSuchPath(r.URL.Path)
 		}

@@ -31,6 +31,8 @@ type Config struct {
 	MaxAtOnce  int // enrollments handled at once; default 32. More are told to come back
 	SealingKey func() []byte
 	Records    Records
+	// CheckMember refuses a member that AddMember could not add, before a use of its token is taken; nil refuses none.
+	CheckMember func(m Member) error
 	// AddMember makes the member part of the hub and returns all members. Adding one that is there already changes nothing.
 	AddMember func(ctx context.Context, m Member) ([]Member, error)
 }
@@ -54,6 +56,9 @@ func New(c Config) (*Enroller, error) {
 	}
 	if c.Endpoints == nil {
 		c.Endpoints = func() []string { return nil }
+	}
+	if c.CheckMember == nil {
+		c.CheckMember = func(Member) error { return nil }
 	}
 	if c.MaxAtOnce <= 0 {
 		c.MaxAtOnce = 32

@@ -111,7 +111,10 @@ func (e *Enroller) admit(ctx context.Context, q JoinRequest, fp string) error {
 		case known && string(name) == q.Member.Name:
 			return nil
 		case known:
-			return fault.Conflict.Errorf("this key joined as member %s before", name)
+			return fault.Conflict.Errorf("this key joined as member %s before: join under that name, or with an empty directory", name)
+		}
+		if err := e.c.CheckMember(q.Member); err != nil {
+			return err
 		}
 		_, err = e.c.Client.Transact(ctx, client.Transaction{Items: []client.TxItem{countUse(j)}})
 		if fault.Is(err, fault.Conflict) && try < maxTries {

@@ -15,7 +15,8 @@ type Store struct {
 
 // OpenStore names the files in dir. Nothing is read yet.
 func OpenStore(dir string, codec *state.Codec) *Store {
-	return &Store{codec, state.NewFile(dir, "bundle", MaxBundle), state.NewFile(dir, "runtime", MaxRuntime)}
+	r := state.NewReserve(dir)
+	return &Store{codec, state.NewFile(dir, "bundle", MaxBundle).With(r), state.NewFile(dir, "runtime", MaxRuntime).With(r)}
 }
 
 // Load reads both. Bad files never fail it: they are set aside, and what was lost is said in Problems.

@@ -50,11 +50,18 @@ type File struct {
 	max     int64
 	saved   []byte // payload of the current file when known to be good
 	current bool   // saved is valid
+	reserve *Reserve
 }
 
 // NewFile names a file whose payload is at most limit bytes. Nothing is read yet.
 func NewFile(dir, name string, limit int64) *File {
 	return &File{path: filepath.Join(dir, name), max: limit}
+}
+
+// With makes the file use a reserve, which several files may share.
+func (f *File) With(r *Reserve) *File {
+	f.reserve = r
+	return f
 }
 
 // Load reads the newest good copy. Bad copies are renamed to NAME.bad-N. It fails only when the directory itself cannot be
@@ -104,7 +111,7 @@ func (f *File) write(payload []byte) error {
 		return fmt.Errorf("save %s: %d bytes, the limit is %d", filepath.Base(f.path), len(payload), f.max)
 	}
 	tmp := f.path + ".tmp"
-	if err := writeSynced(tmp, frame(payload)); err != nil {
+	if err := f.fill(tmp, frame(payload)); err != nil {
 		_ = os.Remove(tmp) // gives the space back; what is current stays
 		return fmt.Errorf("save %s: %w", filepath.Base(f.path), err)
 	}
@@ -121,6 +128,7 @@ func (f *File) write(payload []byte) error {
 		return fmt.Errorf("save %s: %w", filepath.Base(f.path), err)
 	}
 	f.saved, f.current = bytes.Clone(payload), true
+	f.refill()
 	return nil
 }
 

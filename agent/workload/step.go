@@ -192,8 +192,13 @@ func (s *stepper) choose(w *Wanted) {
 		r.ids = append(r.ids, w.ID(s.Device, c.Name))
 	}
 	for i := range s.Seen {
-		if c := &s.Seen[i]; slices.Contains(r.ids, c.ID) && !s.leaves(c) {
-			r.current[c.ID] = c
+		c := &s.Seen[i]
+		id := c.ID
+		if plantAdoptAnySpec {
+			id = w.ID(s.Device, c.Name)
+		}
+		if slices.Contains(r.ids, id) && !s.leaves(c) {
+			r.current[id] = c
 		} else {
 			r.old = append(r.old, c)
 		}

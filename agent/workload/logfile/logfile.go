@@ -17,6 +17,8 @@ const DefaultLimit = 6 << 20
 type Dir struct {
 	Root  string
 	Limit int64 // bytes of one file; 0: DefaultLimit
+	// Free tells how many bytes the disk has left and in all; nil: asked of the disk.
+	Free func(dir string) (free, all int64, err error)
 }
 
 func (d Dir) limit() int64 {
@@ -71,7 +73,7 @@ func (d Dir) Rotate() error {
 			errs = append(errs, d.rotate(p))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, d.trim())...)
 }
 
 // rotate keeps the last Limit bytes in NAME.log.1 and empties NAME.log.

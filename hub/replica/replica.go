@@ -37,6 +37,8 @@ type Options struct {
 	Slots  int          // commands under way at a time, 1 to 4096; default 256: more wait
 	Retry  retry.Policy // between attempts; default 10 ms to 500 ms, since every attempt waits for a leader by itself
 	Random retry.Random // default: the runtime's
+	// NoLeader is how long a command that was never on its way waits for a leader; default 5 s. Another member may have one.
+	NoLeader time.Duration
 	Now    func() time.Time
 	Logger *slog.Logger
 }
@@ -72,6 +74,9 @@ func New(node Node, s *mvcc.Store, o Options) (*Replica, error) {
 	}
 	if o.Retry == (retry.Policy{}) {
 		o.Retry = retry.Policy{Base: 10 * time.Millisecond, Max: 500 * time.Millisecond}
+	}
+	if o.NoLeader == 0 {
+		o.NoLeader = 5 * time.Second
 	}
 	if o.Random == nil {
 		o.Random = rand.Int64N
@@ -130,7 +135,7 @@ func (r *Replica) Found(ctx context.Context) error {
 
 // Propose has the command ordered and applied, and returns what it came to. An attempt whose outcome is unknown is repeated with the
 // same identity until ctx ends; then the error is fault.Timeout when it may still take effect, and fault.Unavailable when it was
-// never on its way. A command that comes with a Writer keeps it.
+// never on its way. Without a leader the latter comes sooner, after Options.NoLeader. A command that comes with a Writer keeps it.
 func (r *Replica) Propose(ctx context.Context, c *store.Command) (store.Result, error) {
 	cmd := *c
 	if cmd.Level == 0 {
@@ -164,6 +169,7 @@ func (r *Replica) Propose(ctx context.Context, c *store.Command) (store.Result, 
 func (r *Replica) send(ctx context.Context, b []byte) (store.Result, error) {
 	back := retry.Attempts{Policy: r.o.Retry, Random: r.o.Random}
 	mayApply := false
+	began := time.Now()
 	for {
 		v, err := r.node.Propose(ctx, b)
 		switch {
@@ -173,7 +179,11 @@ func (r *Replica) send(ctx context.Context, b []byte) (store.Result, error) {
 				panic(fmt.Sprintf("replica: the machine answered %T", v))
 			}
 			return res, nil
-		case errors.Is(err, consensus.ErrNoLeader), errors.Is(err, consensus.ErrBusy):
+		case errors.Is(err, consensus.ErrNoLeader):
+			if !mayApply && time.Since(began) > r.o.NoLeader {
+				return store.Result{}, classOf(err)
+			}
+		case errors.Is(err, consensus.ErrBusy):
 		case errors.Is(err, consensus.ErrAmbiguous):
 			mayApply = true
 		case ctx.Err() != nil:

@@ -214,6 +214,19 @@ func TestUnknownOutcomeIsTimeoutAndKnownFailureIsUnavailable(t *testing.T) {
 	}
 }
 
+func TestWriteToAHubWithoutALeaderIsRefusedLongBeforeItsTimeIsUp(t *testing.T) {
+	_, n := open(t, 1)
+	r, err := replica.New(n, n.m.Store, replica.Options{Member: "h1", Slots: 1, Retry: fastRetry(), NoLeader: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.setFail(consensus.ErrNoLeader)
+	ctx := withTimeout(t, time.Minute)
+	if _, err := r.Propose(ctx, put("k", "v")); !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
+		t.Errorf("got %v, want unavailable, for nothing was proposed, well within a minute (%v)", err, ctx.Err())
+	}
+}
+
 func TestFencedCommandIsRefusedInAnotherTerm(t *testing.T) {
 	r, n := open(t, 1)
 	c := put("k", "v")

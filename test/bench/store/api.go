@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+
+	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/wire"
+	"github.com/drover-fleet/drover/test/bench/store/load"
+)
+
+// apiSession speaks the operators' HTTPS API: a key is a ConfigMap, a batch a transaction.
+type apiSession struct {
+	base string
+	http *http.Client
+}
+
+func dialAPI(_ context.Context, s *load.Spec, endpoint string) (load.Session, error) {
+	config, err := clientTLS(s)
+	if err != nil {
+		return nil, err
+	}
+	t := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, MaxConnsPerHost: 1}
+	return apiSession{base: "https://" + endpoint, http: &http.Client{Transport: t}}, nil
+}
+
+func clientTLS(s *load.Spec) (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(s.Cert, s.Key)
+	if err != nil {
+		return nil, err
+	}
+	ca, err := os.ReadFile(s.CA)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return nil, fmt.Errorf("%s holds no certificate", s.CA)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: roots, ServerName: wire.HubServerName}, nil
+}
+
+func (s apiSession) Close() error {
+	s.http.CloseIdleConnections()
+	return nil
+}
+
+const configMaps = "/api/v1/namespaces/" + api.DefaultNS + "/configmaps"
+
+func configMap(key string, value []byte, version uint64) *api.ConfigMap {
+	m := &api.ConfigMap{
+		TypeMeta: api.TypeMeta{APIVersion: api.CoreV1, Kind: "ConfigMap"},
+		Metadata: api.ObjectMeta{Namespace: api.DefaultNS, Name: key},
+		Data:     map[string]string{"v": string(value)},
+	}
+	if version != 0 {
+		m.Metadata.ResourceVersion = strconv.FormatUint(version, 10)
+	}
+	return m
+}
+
+func (s apiSession) Put(ctx context.Context, key string, value []byte) (uint64, error) {
+	return s.PutIf(ctx, key, value, 0)
+}
+
+func (s apiSession) PutIf(ctx context.Context, key string, value []byte, version uint64) (uint64, error) {
+	var got api.ConfigMap
+	if err := s.do(ctx, http.MethodPut, configMaps+"/"+key, configMap(key, value, version), &got); err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(got.Metadata.ResourceVersion, 10, 64)
+}
+
+type transaction struct {
+	Items []transactionItem `json:"items"`
+}
+
+type transactionItem struct {
+	Verb   string         `json:"verb"`
+	Object *api.ConfigMap `json:"object"`
+}
+
+func (s apiSession) Batch(ctx context.Context, keys []string, value []byte) error {
+	var tx transaction
+	for _, k := range keys {
+		tx.Items = append(tx.Items, transactionItem{"apply", configMap(k, value, 0)})
+	}
+	return s.do(ctx, http.MethodPost, "/apis/"+api.FleetV1+"/transactions", tx, nil)
+}
+
+func (s apiSession) Get(ctx context.Context, key string, stale bool) error {
+	path := configMaps + "/" + key
+	if stale {
+		path += "?resourceVersion=0"
+	}
+	return s.do(ctx, http.MethodGet, path, nil, nil)
+}
+
+func (s apiSession) do(ctx context.Context, method, path string, body, into any) error {
+	resp, err := s.send(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if into != nil {
+		return json.NewDecoder(resp.Body).Decode(into)
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// send returns an answer of class 2xx.
+func (s apiSession) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	var in io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		in = bytes.NewReader(b)
+	}
+	rq, err := http.NewRequestWithContext(ctx, method, s.base+path, in)
+	if err != nil {
+		return nil, err
+	}
+	rq.Header.Set("Content-Type", "application/json")
+	resp, err := s.http.Do(rq)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	said, err := io.ReadAll(io.LimitReader(resp.Body, 512))
+	return nil, errors.Join(fmt.Errorf("%s: %s", resp.Status, said), err, resp.Body.Close())
+}
+
+func (s apiSession) Watch(ctx context.Context, key string, prefix bool, ready func(), event func([]byte)) error {
+	q := url.Values{"watch": {"1"}}
+	if !prefix {
+		q.Set("fieldSelector", "metadata.name="+key)
+	}
+	resp, err := s.send(ctx, http.MethodGet, configMaps+"?"+q.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	ready()
+	for d := json.NewDecoder(resp.Body); ; {
+		var e struct {
+			Type   string        `json:"type"`
+			Object api.ConfigMap `json:"object"`
+		}
+		if err := d.Decode(&e); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		if v := e.Object.Data["v"]; len(v) > 0 && e.Type == "MODIFIED" {
+			event([]byte(v))
+		}
+	}
+}

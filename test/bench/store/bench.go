@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/drover-fleet/drover/test/bench/store/load"
+)
+
+// bench collects samples of both sides.
+type bench struct {
+	ours, peer *side
+	len        lengths
+	all        []*samples // in the order of the table
+}
+
+func (b *bench) figures() []figure {
+	out := make([]figure, 0, len(b.all))
+	for _, s := range b.all {
+		out = append(out, s.figure())
+	}
+	return out
+}
+
+func (b *bench) add(name, unit string, aim float64, less bool) *samples {
+	s := &samples{name: name, unit: unit, aim: aim, less: less}
+	b.all = append(b.all, s)
+	return s
+}
+
+// sight is what one run of a row showed.
+type sight struct {
+	load.Result
+	cpu, disk float64 // of the members, for one operation: microseconds, bytes a member
+}
+
+// row runs both sides in turn, the one that begins alternating.
+func (b *bench) row(ctx context.Context, r row) error {
+	rate, p50 := b.add(r.name, "1/s", r.rate, false), b.add(r.name+", p50", "ms", r.p50, true)
+	p99 := b.add(r.name+", p99", "ms", r.p99, true)
+	var cpu, disk *samples
+	if r.cost {
+		cpu = b.add(r.name+", members' processor time", "us/op", 0, true)
+		disk = b.add(r.name+", written to disk a member", "B/op", 0.8, true)
+	}
+	for round := range b.len.rounds {
+		for turn := range 2 {
+			mine := (round+turn)%2 == 0
+			s, spec := b.ours, r.spec
+			if !mine {
+				s = b.peer
+				if r.peerSpec != nil {
+					spec = *r.peerSpec
+				}
+			}
+			got, err := b.once(ctx, s, r, spec)
+			if err != nil {
+				return err
+			}
+			per := 1.0
+			if spec.Op == load.OpBatch {
+				per = r.perOp
+			}
+			keep(rate, mine, got.Rate()*per)
+			keep(p50, mine, got.P50)
+			keep(p99, mine, got.P99)
+			if r.cost {
+				keep(cpu, mine, got.cpu)
+				keep(disk, mine, got.disk)
+			}
+		}
+	}
+	return nil
+}
+
+func keep(s *samples, mine bool, v float64) {
+	if mine {
+		s.ours = append(s.ours, v)
+	} else {
+		s.peer = append(s.peer, v)
+	}
+}
+
+func (b *bench) once(ctx context.Context, s *side, r row, spec load.Spec) (sight, error) {
+	spec.Warm, spec.Measure = b.len.warm, b.len.measure
+	if r.onLeader {
+		i, err := s.leader(ctx)
+		if err != nil {
+			return sight{}, err
+		}
+		spec.Endpoints = []string{s.endpoints[i]}
+	}
+	before, err := s.usage()
+	if err != nil {
+		return sight{}, err
+	}
+	got, err := s.run(ctx, spec)
+	if err != nil {
+		return sight{}, err
+	}
+	after, err := s.usage()
+	if err != nil {
+		return sight{}, err
+	}
+	if got.Ops == 0 {
+		return sight{}, fmt.Errorf("%s did nothing in the measured time; %d errors, the first: %s", s.name, got.Errors, got.Error)
+	}
+	note := ""
+	if got.Errors > 0 {
+		note = fmt.Sprintf("; %d errors, the first: %.300s", got.Errors, got.Error)
+	}
+	fmt.Fprintf(os.Stderr, "%-48s %-6s %9.0f/s  p50 %8.2f  p99 %8.2f ms  load process %.1f cpu%s\n",
+		r.name, s.name, got.Rate(), got.P50, got.P99, got.CPU/got.Seconds, note)
+	total := float64(max(1, got.Total))
+	return sight{Result: got, cpu: (after.cpu - before.cpu) / total * 1e6, disk: (after.written - before.written) / total / members}, nil
+}
+
+func (b *bench) memory(name string, aim float64) error {
+	all, own := b.add(name, "MiB", aim, true), b.add(name+", without files", "MiB", 0, true)
+	for _, mine := range []bool{true, false} {
+		s := b.peer
+		if mine {
+			s = b.ours
+		}
+		u, err := s.usage()
+		if err != nil {
+			return err
+		}
+		keep(all, mine, u.resident)
+		keep(own, mine, u.own)
+	}
+	return nil
+}
+
+// kills ends the leader by SIGKILL: how long until a put is taken again, and how long until the member that was started again
+// takes one itself.
+func (b *bench) kills(ctx context.Context) error {
+	elect := b.add("kill -9 of the leader to the next put", "ms", 0, true)
+	open := b.add("start after kill -9 to a put through that member", "ms", 0, true)
+	for range b.len.rounds {
+		for _, mine := range []bool{true, false} {
+			s := b.peer
+			if mine {
+				s = b.ours
+			}
+			took, back, err := s.killLeader(ctx)
+			if err != nil {
+				return fmt.Errorf("%s: kill the leader: %w", s.name, err)
+			}
+			fmt.Fprintf(os.Stderr, "%-48s %-6s next put %.0f ms, open %.0f ms\n", "kill -9 of the leader", s.name, ms(took), ms(back))
+			keep(elect, mine, ms(took))
+			keep(open, mine, ms(back))
+		}
+	}
+	return nil
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func (s *side) killLeader(ctx context.Context) (elect, open time.Duration, err error) {
+	i, err := s.leader(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	var others []string
+	for k, e := range s.endpoints {
+		if k != i {
+			others = append(others, e)
+		}
+	}
+	began := time.Now()
+	if err := s.procs(i).Kill(ctx); err != nil {
+		return 0, 0, err
+	}
+	if _, err := s.run(ctx, load.Spec{Op: load.OpProbe, Endpoints: others, ValueBytes: 256}); err != nil {
+		return 0, 0, err
+	}
+	elect = time.Since(began)
+	began = time.Now()
+	if err := s.restart(ctx, i); err != nil {
+		return 0, 0, err
+	}
+	_, err = s.run(ctx, load.Spec{Op: load.OpProbe, Endpoints: []string{s.endpoints[i]}, ValueBytes: 256})
+	return elect, time.Since(began), err
+}

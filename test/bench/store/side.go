@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/drover-fleet/drover/client/remote"
+	"github.com/drover-fleet/drover/test/bench/store/load"
+	"github.com/drover-fleet/drover/test/lab"
+)
+
+// side is three members of one kind, and how they are driven.
+type side struct {
+	name      string
+	procs     func(i int) *lab.Process // of member i, as it runs now
+	restart   func(ctx context.Context, i int) error
+	leader    func(ctx context.Context) (int, error)
+	dirs      []string
+	endpoints []string
+	tls       [3]string // CA, certificate, key
+	driver    []string  // command that reads a load.Spec
+}
+
+const members = 3
+
+// run drives the side. The spec's members and files are filled in.
+func (s *side) run(ctx context.Context, spec load.Spec) (load.Result, error) {
+	var r load.Result
+	if spec.Endpoints == nil {
+		spec.Endpoints = s.endpoints
+	}
+	spec.CA, spec.Cert, spec.Key = s.tls[0], s.tls[1], s.tls[2]
+	in, err := json.Marshal(spec)
+	if err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, spec.Warm+spec.Measure+2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.driver[0], s.driver[1:]...)
+	cmd.Stdin = bytes.NewReader(in)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return r, fmt.Errorf("%s: load %s: %w: %.2000s", s.name, spec.Op, err, said.String())
+	}
+	return r, json.Unmarshal(out.Bytes(), &r)
+}
+
+// plan is where everything of a run lives.
+type plan struct {
+	dir, bin string
+	fleet    *lab.Fleet
+	peer     *lab.Fleet // only its processes
+}
+
+func newPlan(binaries string) (*plan, error) {
+	dir, err := os.MkdirTemp("", "drb")
+	if err != nil {
+		return nil, err
+	}
+	bin, err := filepath.Abs(binaries)
+	if err != nil {
+		return nil, err
+	}
+	var of []lab.Member
+	for i := range members {
+		of = append(of, lab.Member{
+			Name: fmt.Sprintf("h%d", i+1), API: fmt.Sprintf("127.0.0.1:%d", 17541+2*i), Peer: fmt.Sprintf("127.0.0.1:%d", 17542+2*i),
+		})
+	}
+	p := &plan{dir: dir, bin: bin}
+	if p.fleet, err = lab.Load(lab.Plan{Dir: filepath.Join(dir, "ours"), Bin: bin, Members: of}); err != nil {
+		return nil, err
+	}
+	if p.peer, err = lab.Load(lab.Plan{Dir: filepath.Join(dir, "peer"), Bin: bin}); err != nil {
+		return nil, err
+	}
+	return p, errors.Join(os.MkdirAll(p.fleet.Dir, 0o755), os.MkdirAll(p.peer.Dir, 0o755))
+}
+
+// down stops everything and removes it, unless KEEP=1 asks for the directories.
+func (p *plan) down(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	err := errors.Join(p.fleet.Down(ctx), p.peer.Down(ctx))
+	if os.Getenv("KEEP") == "1" {
+		fmt.Fprintln(os.Stderr, "kept:", p.dir)
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(p.dir))
+}
+
+// ours founds a hub of three.
+func (p *plan) ours(ctx context.Context) (*side, error) {
+	if err := p.fleet.StartHub(ctx); err != nil {
+		return nil, err
+	}
+	config, err := remote.LoadKubeconfig(p.fleet.Path("config"), "")
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	s := &side{name: "drover", driver: []string{self, "load"}, restart: p.fleet.LaunchMember, leader: p.hubLeader}
+	for i, b := range [][]byte{config.CA, config.Cert, config.Key} {
+		s.tls[i] = p.fleet.Path([]string{"ca.pem", "cert.pem", "key.pem"}[i])
+		if err := os.WriteFile(s.tls[i], b, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range p.fleet.Members {
+		s.endpoints = append(s.endpoints, m.API)
+		s.dirs = append(s.dirs, p.fleet.Path("hub", m.Name))
+	}
+	s.procs = func(i int) *lab.Process { return p.fleet.Procs[p.fleet.Members[i].Name] }
+	return s, nil
+}
+
+func (p *plan) hubLeader(ctx context.Context) (int, error) {
+	out, err := p.fleet.Drover(ctx, "hub", "members", "-o", "json")
+	if err != nil {
+		return 0, err
+	}
+	var list remote.MemberList
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		return 0, err
+	}
+	for i, m := range p.fleet.Members {
+		for _, l := range list.Items {
+			if l.Name == m.Name && l.Leader {
+				return i, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("no leader in %s", strings.TrimSpace(out))
+}

@@ -240,6 +240,10 @@ func (a *Agent) ended(d OpDone) {
 		}
 		return
 	}
+	if d.Op.Kind == OpProbe { // the status tells why; a line for each would wear the card
+		a.cfg.Log.Debug("probe", "id", d.Op.Probe.ID, "err", d.Err)
+		return
+	}
 	a.cfg.Log.Warn("runtime call", "kind", d.Op.Kind, "action", d.Op.Action.Kind.String(), "id", d.Op.Action.ID, "ref", d.Op.Ref, "err", d.Err)
 }
 

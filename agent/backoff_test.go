@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -155,14 +156,17 @@ func TestReadinessFollowsTheProbesThresholds(t *testing.T) {
 	}
 	d.pass(time.Minute)
 	expect("while the probe fails", false)
-	if p := d.status("cam").Phase; p != "Starting" {
-		t.Errorf("phase %s before it was ever ready, want Starting", p)
+	if s := d.status("cam"); s.Phase != "Starting" || !strings.Contains(s.Message, `"check" ends with exit code 1`) {
+		t.Errorf("phase %s, message %q before it was ever ready; want Starting with what the probe says", s.Phase, s.Message)
 	}
 	d.rt.Probe("cam", 0)
 	d.pass(10 * time.Second)
 	expect("after one success", false)
 	d.pass(10 * time.Second)
 	expect("after two", true)
+	if s := d.status("cam"); s.Message != "" {
+		t.Errorf("message %q of what is ready, want none", s.Message)
+	}
 	d.start(0)
 	expect("after a restart of the agent", true)
 	d.rt.Probe("cam", 1)

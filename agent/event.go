@@ -38,6 +38,7 @@ type (
 		Err        error
 		Containers []workload.Container // of OpList
 		OK         bool                 // of OpCheck: it is here; of OpProbe: exit code 0
+		Why        string               // of OpProbe: why not
 	}
 	// FactsChanged brings what was found out about the board.
 	FactsChanged struct{ Facts wire.Facts }

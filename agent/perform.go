@@ -38,6 +38,11 @@ func Perform(ctx context.Context, d workload.Driver, unseal Unseal, op Op) OpDon
 	case OpProbe:
 		code, err := d.Exec(ctx, op.Probe.ID, op.Probe.Command, op.Probe.Timeout)
 		done.OK, done.Err = err == nil && code == 0, err
+		if err != nil {
+			done.Why = fmt.Sprintf("%q: %v", op.Probe.Command[0], err)
+		} else if code != 0 {
+			done.Why = fmt.Sprintf("%q ends with exit code %d", op.Probe.Command[0], code)
+		}
 	case OpAct:
 		done.Err = act(ctx, d, unseal, op)
 	}

@@ -34,7 +34,7 @@ func (c *Core) opDone(e OpDone) {
 			return
 		}
 		m := c.rt.memory(e.Op.Probe.UID)
-		c.dirty = c.probes.Result(e.Op.Probe, e.OK && e.Err == nil, m, c.now) || c.dirty
+		c.dirty = c.probes.Result(e.Op.Probe, e.OK && e.Err == nil, e.Why, m, c.now) || c.dirty
 	}
 }
 
@@ -223,7 +223,7 @@ func (c *Core) stepAssignment(uid string) {
 	m := c.rt.memory(uid)
 	out := workload.Step(workload.Input{
 		Device: c.cfg.Device, UID: uid, Want: c.bundle.wanted[uid], Before: c.bundle.before[uid], Seen: c.runtime.seen[uid],
-		Memory: m, Images: c.imageState, Now: c.now, Random: c.cfg.Random,
+		Memory: m, Images: c.imageState, Unready: c.probes.Why, Now: c.now, Random: c.cfg.Random,
 		Confirmed: func(id string, run uint32) bool { return c.started[id] == run && run > 0 },
 	})
 	c.dirty = c.dirty || out.Changed

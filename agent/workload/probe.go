@@ -20,6 +20,7 @@ type probing struct {
 	inFlight  bool
 	successes uint32
 	failures  uint32
+	why       string // of the last failure
 }
 
 // ProbeRun is one probe to run now.
@@ -55,8 +56,8 @@ func (p *Probes) Due(seen Container, probe *wire.Probe, m *Memory, now Now) (*Pr
 		Timeout: time.Duration(max(probe.TimeoutSecs, 1)) * time.Second, of: *probe}, 0
 }
 
-// Result takes a probe's outcome and tells whether the container's readiness changed.
-func (p *Probes) Result(r ProbeRun, ok bool, m *Memory, now Now) bool {
+// Result takes a probe's outcome, with why it failed, and tells whether the container's readiness changed.
+func (p *Probes) Result(r ProbeRun, ok bool, why string, m *Memory, now Now) bool {
 	st := p.byID[r.ID]
 	if st == nil || st.run != r.Run || st.name != probeName(&r.of) {
 		return false
@@ -64,9 +65,9 @@ func (p *Probes) Result(r ProbeRun, ok bool, m *Memory, now Now) bool {
 	st.inFlight = false
 	st.at = now.Boot + time.Duration(max(r.of.PeriodSecs, 1))*time.Second
 	if ok {
-		st.successes, st.failures = st.successes+1, 0
+		st.successes, st.failures, st.why = st.successes+1, 0, ""
 	} else {
-		st.successes, st.failures = 0, st.failures+1
+		st.successes, st.failures, st.why = 0, st.failures+1, Plain(why)
 	}
 	cm := m.of(r.ID)
 	ready := cm.Ready && cm.ReadyRun == r.Run && cm.ReadyBy == st.name
@@ -89,6 +90,14 @@ func (p *Probes) Lost(r ProbeRun, now Now) {
 	if st := p.byID[r.ID]; st != nil && st.run == r.Run {
 		st.inFlight, st.at = false, now.Boot+time.Duration(max(r.of.PeriodSecs, 1))*time.Second
 	}
+}
+
+// Why is why the last probe of a container failed, "" when it did not.
+func (p *Probes) Why(id string) string {
+	if st := p.byID[id]; st != nil {
+		return st.why
+	}
+	return ""
 }
 
 // Forget drops the probes of containers that are not kept.

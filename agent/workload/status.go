@@ -121,9 +121,19 @@ func (s *stepper) oneStatus(c wire.Container, id string) wire.ContainerStatus {
 		cs.Ready = s.up(id)
 		if c.Readiness != nil {
 			cs.Ready = m.Ready && m.ReadyRun == seen.Run.Number && m.ReadyBy == probeName(c.Readiness)
+			if why := s.unready(id); !cs.Ready && cs.Message == "" && why != "" {
+				cs.Message = "not ready: " + why
+			}
 		}
 	}
 	return cs
+}
+
+func (s *stepper) unready(id string) string {
+	if s.Unready == nil {
+		return ""
+	}
+	return s.Unready(id)
 }
 
 // containerStatus is the part that is told by what was seen and remembered alone.

@@ -64,8 +64,10 @@ type Input struct {
 	// Confirmed tells whether this life of the agent completed that start. A run that an earlier life started may still wait
 	// for its secrets.
 	Confirmed func(id string, run uint32) bool
-	Now       Now
-	Random    retry.Random
+	// Unready tells why the last readiness probe of a container failed; nil: not known.
+	Unready func(id string) string
+	Now     Now
+	Random  retry.Random
 }
 
 // Output is what a step decided.

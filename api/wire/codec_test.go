@@ -323,3 +323,13 @@ func TestSecretTextDoesNotPrint(t *testing.T) {
 		t.Error("an empty secret prints as if it were there")
 	}
 }
+
+// A variable that no program can be started with is refused where a person sees it, not by the kernel of a device.
+func TestAVariableTooLongForLinuxIsRefused(t *testing.T) {
+	for n, ok := range map[int]bool{128<<10 - 3: true, 128<<10 - 2: false} {
+		e := Env{Name: "X", Value: strings.Repeat("v", n)}
+		if err := e.Validate(); (err == nil) != ok {
+			t.Errorf("%d bytes: got %v, want accepted %v", n, err, ok)
+		}
+	}
+}

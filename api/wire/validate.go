@@ -13,8 +13,9 @@ const (
 	maxLongText   = 32768 // one argument or value
 	maxEntries    = 1024  // assignments on a device
 	maxContainers = 32
-	maxItems      = 1024 // arguments, variables, mounts
-	maxJournal    = 1024 // records in one report
+	maxVariable   = 128<<10 - 1 // "NAME=value": Linux starts no program with a longer one
+	maxItems      = 1024        // arguments, variables, mounts
+	maxJournal    = 1024        // records in one report
 	maxCSR        = 8 << 10
 	maxSealed     = MaxBody + 256
 )
@@ -251,7 +252,7 @@ func (e *Env) Validate() error {
 		}
 		return e.Secret.Validate()
 	}
-	return first(checkText("variable name", e.Name, maxText), checkText("value of "+clip(e.Name), e.Value, MaxBody))
+	return first(checkText("variable name", e.Name, maxText), checkText("variable "+clip(e.Name)+" with its name", e.Name+"="+e.Value, maxVariable))
 }
 
 // Validate checks a Mount.

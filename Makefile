@@ -5,10 +5,10 @@ TOOLS    := $(CURDIR)/bin/tools
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 STATIC   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
-# Everything but what needs real processes (e2e), or judges the tree itself (arch).
-UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch)
+# Everything but what needs real processes (e2e) or a file system of its own (power), or judges the tree itself (arch).
+UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch -e /test/power)
 
-.PHONY: build build-arm demo demo-down test e2e lint arch bench-agent clean
+.PHONY: build build-arm demo demo-down test e2e power lint arch bench-agent clean
 
 build: ## the three programs, static, for this machine
 	@$(STATIC) -o bin/ ./cmd/...
@@ -30,8 +30,12 @@ test: ## pure, bubble and cluster tests, with the race detector
 	@$(GO) test -race -timeout 10m $(UNIT)
 
 e2e: build ## real binaries, real processes, real containerd
-	@$(GO) run ./test/setup /usr/bin/gcc /usr/bin/containerd /usr/bin/ctr /usr/sbin/runc /usr/bin/ip /usr/bin/kubectl /usr/bin/qemu-aarch64-static
-	@$(GO) test -count=1 -p 1 -timeout 20m ./test/e2e/...
+	@$(GO) run ./test/setup /usr/bin/gcc /usr/bin/containerd /usr/bin/ctr /usr/sbin/runc /usr/bin/ip /usr/bin/qemu-aarch64-static
+	@$(GO) test -count=1 -p 1 -timeout 20m ./test/e2e/... ./test/power
+
+power: CUTS ?= 1000
+power: ## power cuts for raft.db and the state file, CUTS each
+	@$(GO) test -count=1 -v -timeout 0 ./test/power -cuts $(CUTS)
 
 lint: $(TOOLS)/golangci-lint-$(LINT_VER)
 	@$< run ./...

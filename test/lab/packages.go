@@ -16,7 +16,6 @@ var tools = map[string]string{
 	"/usr/sbin/runc":      "runc",
 	"/usr/bin/ip":         "iproute2",
 	"/usr/bin/gcc":        "gcc",
-	"/usr/bin/kubectl":    "kubernetes-client",
 
 	"/usr/bin/qemu-aarch64-static": "qemu-user-static",
 }

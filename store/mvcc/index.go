@@ -65,6 +65,9 @@ func (e *entry) with(m mark) *entry {
 // kept is nil when the key is gone altogether.
 func (e *entry) compact(c store.Revision) (kept *entry, dropped []mark) {
 	all := append(slices.Clip(e.older), e.last)
+	if plantTombstoneLost && len(all) > 1 && e.last.dead {
+		all = all[:len(all)-1]
+	}
 	first := 0 // the version visible at c, or the first after c
 	for first+1 < len(all) && all[first+1].rev <= c {
 		first++

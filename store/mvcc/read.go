@@ -74,7 +74,7 @@ func visible(ctx context.Context, keys index, r store.RangeRequest, at store.Rev
 
 // roundUp moves a revision inside a set to the set's end. The newest and the compacted revision are never inside one.
 func roundUp(now *state, revs *bolt.Bucket, r store.Revision) (store.Revision, error) {
-	if r == now.revision || r == now.compacted {
+	if r == now.revision || r == now.compacted || plantSetHalfRead {
 		return r, nil
 	}
 	rec, err := recordAt(revs, r)

@@ -93,6 +93,8 @@ func (s *state) watchable(from store.Revision) (store.Revision, error) {
 		return 0, store.ErrAhead
 	case from <= s.compacted:
 		return 0, store.ErrCompacted
+	case plantWatchLate && from <= s.revision:
+		return from + 1, nil
 	}
 	return from, nil
 }

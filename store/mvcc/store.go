@@ -25,6 +25,9 @@ type Options struct {
 	LockTimeout time.Duration
 	// Watch bounds what is buffered per watcher.
 	Watch watch.Options
+	// Committed, when set, is called by the goroutine that applies after each commit of an Apply, before anyone else learns of
+	// it: a simulator takes the file as a crash there would leave it. It must not call the store.
+	Committed func()
 }
 
 const defaultLockTimeout = 2 * time.Second
@@ -35,8 +38,9 @@ const newSuffix = ".new"
 // Store is one member's copy of the state. Apply, Snapshot and Restore are called by one goroutine, that of the log;
 // everything else is safe from any.
 type Store struct {
-	path string
-	hub  *watch.Hub
+	path      string
+	hub       *watch.Hub
+	committed func() // never nil
 
 	// applyMu serialises Apply, Restore, Snapshot and Close. It is taken before mu.
 	applyMu   sync.Mutex
@@ -80,7 +84,10 @@ func Open(path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open state file %s: %w", path, err), db.Close())
 	}
-	s := &Store{path: path, db: db, now: now, writers: writers, snapshots: map[*snapshot]struct{}{}}
+	s := &Store{path: path, committed: opts.Committed, db: db, now: now, writers: writers, snapshots: map[*snapshot]struct{}{}}
+	if s.committed == nil {
+		s.committed = func() {}
+	}
 	s.hub = watch.NewHub(s, now.revision, opts.Watch)
 	return s, nil
 }

@@ -56,6 +56,19 @@ func (w *Watcher) Next(ctx context.Context) (store.Batch, error) {
 	}
 }
 
+// Try is Next for a caller that must not wait: ok is false while there is nothing.
+func (w *Watcher) Try(ctx context.Context) (b store.Batch, ok bool, err error) {
+	for {
+		b, ok, live, err := w.take()
+		if ok || err != nil || live {
+			return b, ok, err
+		}
+		if err := w.catchUp(ctx); err != nil {
+			w.fail(err, true)
+		}
+	}
+}
+
 // Close ends the watcher and lets go of its buffer.
 func (w *Watcher) Close() { w.fail(store.ErrClosed, true) }
 

@@ -73,8 +73,15 @@ func (w *response) Write(b []byte) (int, error) {
 	return w.raw.Write(b)
 }
 
+// flush sends what was written, and lifts the deadline: HTTP/2 would cut an idle stream when it passes, written to or not.
 func (w *response) flush() error {
+	if err := w.ctl.SetWriteDeadline(time.Now().Add(w.write)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
 	if err := w.ctl.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if err := w.ctl.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	return nil

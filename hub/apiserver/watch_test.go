@@ -286,3 +286,37 @@ func TestWhyReachesTheJournal(t *testing.T) {
 		t.Errorf("nothing recorded: got %v, want NotFound", err)
 	}
 }
+
+// HTTP/2 cuts a stream when its write deadline passes, HTTP/1.1 the connection at the next write.
+func TestIdleWatchOutlivesTheDeadlineOfItsWrites(t *testing.T) {
+	const deadline = 50 * time.Millisecond
+	h := startHub(t, func(c *apiserver.Config) { c.Limits.Write = deadline })
+	b := h.admin()
+	one := h.admin()
+	one.http.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+	one.http.Transport.(*http.Transport).TLSClientConfig.NextProtos = []string{"http/1.1"}
+	for proto, watcher := range map[int]*browser{2: b, 1: one} {
+		name := "late-" + string(rune('0'+proto))
+		s := watcher.stream("/api/v1/namespaces/default/configmaps?watch=1&fieldSelector=metadata.name%3D" + name)
+		if s.resp.ProtoMajor != proto {
+			t.Fatalf("HTTP version: got %d, want %d", s.resp.ProtoMajor, proto)
+		}
+		read := make(chan error, 1)
+		var line []byte
+		go func() {
+			var err error
+			line, err = s.in.ReadBytes('\n')
+			read <- err
+		}()
+		select {
+		case err := <-read:
+			t.Errorf("HTTP/%d: the idle watch ended: %q, %v", proto, line, err)
+			continue
+		case <-time.After(6 * deadline): // it is that nothing happens which is shown
+		}
+		b.want(201, b.send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"`+name+`"}}`))
+		if err := <-read; err != nil || !strings.Contains(string(line), name) {
+			t.Errorf("HTTP/%d: event after a while: got %q, %v, want that of %s", proto, line, err, name)
+		}
+	}
+}

@@ -62,13 +62,14 @@ func Build(in Inputs, keyed KeyedHash) (*Bundle, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encode assignment %s/%s: %w", a.Metadata.Namespace, a.Metadata.Name, err)
 		}
-		if len(data) > wire.MaxBody || size+len(data) > wire.MaxBodies {
+		adds := len(data) + b.newSecrets(r.secrets)
+		if len(data) > wire.MaxBody || size+adds > wire.MaxBodies {
 			b.Problems = append(b.Problems, Problem{a, fmt.Sprintf(
-				"with %d bytes it brings the bundle of device %s to %d bytes; the limits are %d for one copy and %d for a device",
-				len(data), in.Device.Metadata.Name, size+len(data), wire.MaxBody, wire.MaxBodies)})
+				"with %d bytes, its secrets included, it brings the bundle of device %s to %d bytes; the limits are %d for one copy and %d for a device",
+				adds, in.Device.Metadata.Name, size+adds, wire.MaxBody, wire.MaxBodies)})
 			continue
 		}
-		size += len(data)
+		size += adds
 		hash := wire.HashOf(data)
 		b.Entries = append(b.Entries, wire.Entry{UID: a.Metadata.UID, SpecHash: hash, Secrets: refs})
 		b.Bodies[hash.String()] = data
@@ -84,6 +85,17 @@ func Build(in Inputs, keyed KeyedHash) (*Bundle, error) {
 		return nil, fmt.Errorf("hash the bundle of device %s: %w", d.Device, err)
 	}
 	return b, nil
+}
+
+// newSecrets is the size of those secrets that the bundle does not have yet.
+func (b *Bundle) newSecrets(secrets map[string][]byte) int {
+	n := 0
+	for k, v := range secrets {
+		if _, have := b.secrets[k]; !have {
+			n += len(k) + len(v)
+		}
+	}
+	return n
 }
 
 // addTombstones takes those whose assignment is not bound to the device again.

@@ -168,3 +168,49 @@ func TestABundleStaysWithinItsLimit(t *testing.T) {
 		t.Errorf("size %d, problems %v; want at most %d and the rest left out with the limits", size, b.Problems, wire.MaxBodies)
 	}
 }
+
+// What a device could never hold, or start a program with, is left out and said; the rest of its bundle goes on.
+func TestSecretsCountInTheSizeOfABundle(t *testing.T) {
+	in := inputsOf(api.Container{})
+	in.Assignments = nil
+	add := func(n int, value []byte) {
+		name := "w" + string(rune('a'+n))
+		in.Assignments = append(in.Assignments, &api.Assignment{
+			Metadata: api.ObjectMeta{Namespace: "default", Name: name, UID: name},
+			Spec:     api.AssignmentSpec{Workload: name, Revision: name, Device: "pi-07"},
+		})
+		in.Secrets["default/"+name] = &api.Secret{Data: map[string][]byte{}}
+		c := api.Container{Name: "main", Image: "i:1"}
+		for i := range 10 {
+			key := "k" + string(rune('0'+i))
+			in.Secrets["default/"+name].Data[key] = append([]byte(key), value...)
+			c.Env = append(c.Env, api.EnvVar{Name: key, ValueFrom: &api.EnvVarSource{SecretKeyRef: &api.KeySelector{Name: name, Key: key}}})
+		}
+		in.Revisions["default/"+name] = &api.WorkloadRevision{
+			Metadata: api.ObjectMeta{Namespace: "default", Name: name},
+			Spec: api.WorkloadRevisionSpec{Images: map[string]string{"i:1": testImage},
+				Template: api.Template{Spec: api.PodSpec{Containers: []api.Container{c}}}},
+		}
+	}
+	for n := range 6 {
+		add(n, []byte(strings.Repeat("s", 100<<10)))
+	}
+	add(6, []byte("a zero \x00 byte"))
+	add(7, []byte(strings.Repeat("s", 128<<10)))
+	b, err := Build(in, walkKeyed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, v := range b.secrets {
+		total += len(v)
+	}
+	if total > wire.MaxBodies || len(b.Entries) != 4 || len(b.Problems) != 4 {
+		t.Errorf("%d entries with %d bytes of secrets, %d problems; want 4 with at most %d, 4", len(b.Entries), total, len(b.Problems), wire.MaxBodies)
+	}
+	for _, p := range b.Problems {
+		if strings.Contains(p.Message, "sss") || strings.Contains(p.Message, "a zero ") {
+			t.Errorf("a secret stands in a message: %s", p.Message)
+		}
+	}
+}

@@ -150,6 +150,10 @@ func (r *resolver) secretEnv(env wire.Env, k api.KeySelector) (wire.Env, bool, e
 	if ok {
 		r.newest = max(r.newest, revisionOf(s.Metadata.ResourceVersion))
 		if v, ok := s.Data[k.Key]; ok {
+			// As a variable in clear; the value itself must not stand in an error.
+			if err := (&wire.Env{Name: env.Name, Value: string(v)}).Validate(); err != nil {
+				return env, false, fmt.Errorf("key %s of Secret %s/%s: %w", k.Key, ns, k.Name, err)
+			}
 			full := ns + "/" + k.Name + "/" + k.Key
 			ref := wire.SecretRef{Name: full, ID: wire.HashOf(r.keyed(append([]byte(full+"\x00"), v...)))}
 			r.secrets[secretKey(ref)] = v

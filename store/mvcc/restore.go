@@ -49,12 +49,7 @@ func (s *Store) Restore(index uint64, r io.Reader) error {
 	return nil
 }
 
-func removeAside(path string) error {
-	if err := os.Remove(path + restoreSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
+func removeAside(path string) error { return removeFile(path + restoreSuffix) }
 
 // swap puts the new file in the place of the old. The open database goes along with its file, lock included.
 func (s *Store) swap(db *bolt.DB, now *state, writers *writerTable) (old *bolt.DB, before *state, err error) {

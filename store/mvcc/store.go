@@ -69,8 +69,8 @@ func Open(path string, opts Options) (*Store, error) {
 	if opts.LockTimeout <= 0 {
 		opts.LockTimeout = defaultLockTimeout
 	}
-	// What a restore left when it was cut off before its swap has no meaning.
-	if err := os.Remove(path + restoreSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+	// What a restore or a compaction left when it was cut off before its swap has no meaning.
+	if err := errors.Join(removeFile(path+restoreSuffix), removeFile(path+shrinkSuffix)); err != nil {
 		return nil, fmt.Errorf("open state: %w", err)
 	}
 	if err := ensure(path, opts.LockTimeout); err != nil {

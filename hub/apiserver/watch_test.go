@@ -297,10 +297,12 @@ func TestIdleWatchOutlivesTheDeadlineOfItsWrites(t *testing.T) {
 	one.http.Transport.(*http.Transport).TLSClientConfig.NextProtos = []string{"http/1.1"}
 	for proto, watcher := range map[int]*browser{2: b, 1: one} {
 		name := "late-" + string(rune('0'+proto))
+		b.want(201, b.send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"`+name+`"}}`))
 		s := watcher.stream("/api/v1/namespaces/default/configmaps?watch=1&fieldSelector=metadata.name%3D" + name)
 		if s.resp.ProtoMajor != proto {
 			t.Fatalf("HTTP version: got %d, want %d", s.resp.ProtoMajor, proto)
 		}
+		s.want("ADDED", name) // the write that has the deadline
 		read := make(chan error, 1)
 		var line []byte
 		go func() {
@@ -314,7 +316,7 @@ func TestIdleWatchOutlivesTheDeadlineOfItsWrites(t *testing.T) {
 			continue
 		case <-time.After(6 * deadline): // it is that nothing happens which is shown
 		}
-		b.want(201, b.send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"`+name+`"}}`))
+		b.want(200, b.send("DELETE", "/api/v1/namespaces/default/configmaps/"+name, ""))
 		if err := <-read; err != nil || !strings.Contains(string(line), name) {
 			t.Errorf("HTTP/%d: event after a while: got %q, %v, want that of %s", proto, line, err, name)
 		}

@@ -24,13 +24,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
-	"github.com/drover-fleet/drover/agent/workload/ctrd/ctrdtest"
+	machine "github.com/drover-fleet/drover/test/lab"
 )
 
 // lab is what all tests share: a daemon, a registry and two versions of the app's image.
 var lab struct {
 	dir    string
-	daemon *ctrdtest.Daemon
+	daemon *machine.Containerd
 	app    string // static binary
 	host   string // of the registry
 	server *httptest.Server
@@ -63,16 +63,15 @@ func setUp(m *testing.M) (code int, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build app: %w\n%s", err, out)
 	}
-	if lab.daemon, err = ctrdtest.New(filepath.Join(dir, "d")); err != nil {
-		return 1, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := lab.daemon.Start(ctx); err != nil {
+	if lab.daemon, err = machine.StartContainerd(ctx, filepath.Join(dir, "d")); err != nil {
 		return 1, err
 	}
 	defer func() {
-		if e := lab.daemon.End(); e != nil && err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if e := lab.daemon.Remove(ctx); e != nil && err == nil {
 			code, err = 1, e
 		}
 	}()

@@ -39,8 +39,8 @@ type Options struct {
 	Random retry.Random // default: the runtime's
 	// NoLeader is how long a command that was never on its way waits for a leader; default 5 s. Another member may have one.
 	NoLeader time.Duration
-	Now    func() time.Time
-	Logger *slog.Logger
+	Now      func() time.Time
+	Logger   *slog.Logger
 }
 
 const (

@@ -8,7 +8,7 @@ STATIC   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 # Everything but what needs real processes (e2e) or a file system of its own (power), or judges the tree itself (arch).
 UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch -e /test/power)
 
-.PHONY: build build-arm demo demo-down test e2e power lint arch bench-agent clean
+.PHONY: build build-arm demo demo-down test e2e power lint arch bench-agent bench-store clean
 
 build: ## the three programs, static, for this machine
 	@$(STATIC) -o bin/ ./cmd/...
@@ -51,6 +51,11 @@ arch: ## the import ladder, package docs, the agent's imports and size
 bench-agent: build build-arm ## size on disk and resident memory of the agent
 	@$(GO) run ./test/setup /usr/bin/containerd /usr/bin/ctr /usr/sbin/runc /usr/bin/ip
 	@$(GO) run ./test/bench/agent
+
+bench-store: build ## three members beside three of etcd; QUICK=1 for a short look, JSON=FILE for a list
+	@cd test/bench/store/etcd && $(GO) build -o $(CURDIR)/bin/bench-etcd .
+	@$(GO) build -o bin/bench-store ./test/bench/store
+	@bin/bench-store
 
 clean:
 	@rm -rf bin

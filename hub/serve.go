@@ -44,7 +44,8 @@ func (h *Hub) listen(ctx context.Context) error {
 	server := &http.Server{
 		Handler: handler, TLSConfig: h.keys.apiServer(),
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 32 << 10,
-		ErrorLog: quietTLS(h.log),
+		ErrorLog:  quietTLS(h.log),
+		Protocols: webProtocols(), TLSNextProto: h.storeProtocol(ctx),
 	}
 	drained := make(chan error, 1)
 	go func() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/api/wire"
+	"github.com/drover-fleet/drover/hub/kv"
 )
 
 // errUnborn is answered while the first member has not founded the cluster yet.
@@ -79,7 +80,7 @@ func (k *keyring) apiServer() *tls.Config {
 		shown.Certificate = append(slices.Clone(shown.Certificate), c.ca)
 		return &tls.Config{
 			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{shown},
-			ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: c.roots, NextProtos: []string{"h2", "http/1.1"},
+			ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: c.roots, NextProtos: []string{"h2", "http/1.1", kv.Protocol},
 		}, nil
 	}}
 }

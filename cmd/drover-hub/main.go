@@ -3,6 +3,7 @@
 //	drover-hub --dir DIR --name h1 --api HOST:PORT --peer HOST:PORT --init                    founds a new hub
 //	drover-hub --dir DIR --name h2 --api HOST:PORT --peer HOST:PORT --join TOKEN --server URL   joins one
 //	drover-hub --dir DIR                                                                      starts the member again
+//	drover-hub --dir DIR store list|watch [PREFIX]                                            looks at keys of a running one
 //
 // It runs until SIGTERM or SIGINT (exit code 0). Exit codes: 1 error, 2 usage, 7 the hub to join cannot be reached, 9 the
 // hub refuses the token.
@@ -66,6 +67,7 @@ func app() *cli.App {
 			&cli.StringSliceFlag{Name: "plain-registry", Usage: "`HOST[:PORT]` of an image registry that speaks HTTP; may be repeated"},
 			&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
 		},
+		Commands:       []*cli.Command{storeCommand()},
 		Action:         run,
 		ExitErrHandler: func(*cli.Context, error) {}, // main maps errors to codes
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {

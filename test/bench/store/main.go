@@ -30,8 +30,13 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 1 && args[0] == "load" {
-		return load.Main(ctx, dialAPI, os.Stdin, os.Stdout)
+	if len(args) == 1 {
+		switch args[0] {
+		case "load":
+			return load.Main(ctx, dialDirect, os.Stdin, os.Stdout)
+		case "load-api":
+			return load.Main(ctx, dialAPI, os.Stdin, os.Stdout)
+		}
 	}
 	flags := flag.NewFlagSet("bench-store", flag.ContinueOnError)
 	bin := flags.String("bin", "bin", "folder of drover, drover-hub and bench-etcd")

@@ -103,20 +103,13 @@ func (p *plan) ours(ctx context.Context) (*side, error) {
 	if err := p.fleet.StartHub(ctx); err != nil {
 		return nil, err
 	}
-	config, err := remote.LoadKubeconfig(p.fleet.Path("config"), "")
-	if err != nil {
-		return nil, err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	s := &side{name: "drover", driver: []string{self, "load"}, restart: p.fleet.LaunchMember, leader: p.hubLeader}
-	for i, b := range [][]byte{config.CA, config.Cert, config.Key} {
-		s.tls[i] = p.fleet.Path([]string{"ca.pem", "cert.pem", "key.pem"}[i])
-		if err := os.WriteFile(s.tls[i], b, 0o600); err != nil {
-			return nil, err
-		}
+	for i, file := range []string{"ca.crt", "member.crt", "member.key"} {
+		s.tls[i] = p.fleet.Path("hub", p.fleet.Members[0].Name, file)
 	}
 	for _, m := range p.fleet.Members {
 		s.endpoints = append(s.endpoints, m.API)

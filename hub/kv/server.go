@@ -1,0 +1,285 @@
+package kv
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/api/wire"
+	"github.com/drover-fleet/drover/store"
+)
+
+// Backend is the store that is served; hub/replica is the real one.
+type Backend interface {
+	store.Reader
+	store.Watchable
+	Barrier(ctx context.Context) error
+	Propose(ctx context.Context, c *store.Command) (store.Result, error)
+}
+
+// Limits bound one connection. A zero field takes its default.
+type Limits struct {
+	UnderWay int           // proposals and reads at once; default 1024; more wait in the connection
+	Watches  int           // default 4096; more are refused
+	Request  time.Duration // of a proposal or a read; default 30 s
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.UnderWay <= 0 {
+		l.UnderWay = 1024
+	}
+	if l.Watches <= 0 {
+		l.Watches = 4096
+	}
+	if l.Request <= 0 {
+		l.Request = 30 * time.Second
+	}
+	return l
+}
+
+// Server serves connections that were handed to it. It is safe for concurrent use.
+type Server struct {
+	Backend Backend
+	Limits  Limits
+	Logger  *slog.Logger
+}
+
+// Serve answers one verified connection until it or ctx ends. It closes the connection.
+func (s *Server) Serve(ctx context.Context, conn *tls.Conn) error {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	defer cancel()
+	if err := checkMember(conn.ConnectionState()); err != nil {
+		s.Logger.Info("store connection refused", "from", conn.RemoteAddr().String(), "err", err)
+		return err
+	}
+	limits := s.Limits.withDefaults()
+	c := &serverConn{
+		s: s, limits: limits, out: newOutbox(conn), slots: make(chan struct{}, limits.UnderWay), watches: map[uint64]context.CancelFunc{},
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := c.out.run(ctx.Done()); err != nil {
+			cancel()
+		}
+	})
+	err := c.read(ctx, bufio.NewReaderSize(conn, ioBuffer), &group)
+	cancel()
+	group.Wait()
+	if errors.Is(err, io.EOF) || ctx.Err() != nil && !errors.Is(err, errFrame) {
+		return nil
+	}
+	return err
+}
+
+// checkMember lets only members in: by the certificate that the connection has shown.
+func checkMember(state tls.ConnectionState) error {
+	if len(state.VerifiedChains) == 0 {
+		return errors.New("no client certificate")
+	}
+	leaf := state.VerifiedChains[0][0]
+	if !slices.Equal(leaf.Subject.Organization, []string{wire.OrgHubs}) {
+		return fmt.Errorf("the certificate of %q is not a hub member's", leaf.Subject.CommonName)
+	}
+	return nil
+}
+
+type serverConn struct {
+	s      *Server
+	limits Limits
+	out    *outbox
+	slots  chan struct{} // one a proposal or read under way
+
+	mu      sync.Mutex // guards watches
+	watches map[uint64]context.CancelFunc
+}
+
+// read takes requests until the connection ends. Waiting for a slot leaves further requests in the connection.
+func (c *serverConn) read(ctx context.Context, r io.Reader, group *sync.WaitGroup) error {
+	for {
+		f, err := readFrame(r)
+		if err != nil {
+			return err
+		}
+		switch f.kind {
+		case kindPropose, kindRange:
+			select {
+			case c.slots <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			group.Go(func() {
+				c.answer(ctx, f)
+				<-c.slots
+			})
+		case kindWatch:
+			c.startWatch(ctx, f, group)
+		case kindCancel:
+			c.endWatch(f.id)
+		default:
+			return fmt.Errorf("%w: kind %d", errFrame, f.kind)
+		}
+	}
+}
+
+// answer does one proposal or read.
+func (c *serverConn) answer(ctx context.Context, f frame) {
+	ctx, cancel := context.WithTimeout(ctx, c.limits.Request)
+	defer cancel()
+	var reply any
+	var err error
+	as := kindResult
+	if f.kind == kindPropose {
+		reply, err = c.propose(ctx, f.body)
+	} else {
+		as = kindRead
+		reply, err = c.rangeOf(ctx, f.body)
+	}
+	c.reply(f.id, as, reply, err)
+}
+
+func (c *serverConn) reply(id uint64, as kind, reply any, err error) {
+	if err != nil {
+		as, reply = kindFailed, failureOf(err)
+	}
+	body, err := encode(reply)
+	if err != nil {
+		c.s.Logger.Error("store answer cannot be encoded", "kind", int(as), "err", err)
+		return
+	}
+	c.out.put(frame{id: id, kind: as, body: body})
+}
+
+func (c *serverConn) propose(ctx context.Context, body []byte) (*resultReply, error) {
+	cmd, err := store.DecodeCommand(body)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.s.Backend.Propose(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	out := &resultReply{Revision: res.Revision, Revisions: res.Revisions, Repeat: res.Repeat}
+	if res.Err != nil {
+		out.Refused = failureOf(res.Err)
+	}
+	return out, nil
+}
+
+const (
+	rangePage = 128     // keys read at a time, so that few large values are in memory
+	maxRead   = 4 << 20 // bytes of keys and values after which an answer ends with More
+)
+
+func (c *serverConn) rangeOf(ctx context.Context, body []byte) (*rangeReply, error) {
+	var rq rangeRequest
+	if err := decode(body, &rq); err != nil {
+		return nil, fault.BadRequest.Wrap(err)
+	}
+	if rq.Limit < 0 || len(rq.Start) > store.MaxKeyBytes || len(rq.End) > store.MaxKeyBytes {
+		return nil, fault.BadRequest.Errorf("range of keys up to %d bytes with a limit of %d: want keys of at most %d bytes and no negative limit",
+			max(len(rq.Start), len(rq.End)), rq.Limit, store.MaxKeyBytes)
+	}
+	if !rq.Stale {
+		if err := c.s.Backend.Barrier(ctx); err != nil {
+			return nil, err
+		}
+	}
+	out := &rangeReply{}
+	next := store.RangeRequest{Start: rq.Start, End: rq.End, Revision: rq.Revision}
+	for size := 0; ; {
+		next.Limit = rangePage
+		if rq.Limit > 0 {
+			next.Limit = min(next.Limit, rq.Limit-len(out.KVs))
+		}
+		res, err := c.s.Backend.Range(ctx, next)
+		if err != nil {
+			return nil, err
+		}
+		if out.Revision == 0 {
+			out.Count, out.Revision = res.Count, res.Revision
+		}
+		for i := range res.KVs {
+			out.KVs = append(out.KVs, pairOf(&res.KVs[i]))
+			size += len(res.KVs[i].Key) + len(res.KVs[i].Value)
+			if size >= maxRead {
+				out.More = res.More || i+1 < len(res.KVs)
+				return out, nil
+			}
+		}
+		out.More = res.More
+		if !res.More || rq.Limit > 0 && len(out.KVs) >= rq.Limit {
+			return out, nil
+		}
+		next.Start, next.Revision = res.KVs[len(res.KVs)-1].Key+"\x00", res.Revision
+	}
+}
+
+func (c *serverConn) startWatch(ctx context.Context, f frame, group *sync.WaitGroup) {
+	var rq watchRequest
+	if err := decode(f.body, &rq); err != nil {
+		c.reply(f.id, kindFailed, nil, fault.BadRequest.Wrap(err))
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	if err := c.admitWatch(f.id, cancel); err != nil {
+		cancel()
+		c.reply(f.id, kindFailed, nil, err)
+		return
+	}
+	group.Go(func() {
+		defer c.endWatch(f.id)
+		if err := c.watch(ctx, f.id, rq); ctx.Err() == nil {
+			c.reply(f.id, kindFailed, nil, err)
+		}
+	})
+}
+
+func (c *serverConn) admitWatch(id uint64, cancel context.CancelFunc) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.watches) >= c.limits.Watches {
+		return fault.SlowDown(time.Second, "this connection has %d watches already", len(c.watches))
+	}
+	if _, taken := c.watches[id]; taken {
+		return fault.BadRequest.Errorf("request %d is under way already", id)
+	}
+	c.watches[id] = cancel
+	return nil
+}
+
+func (c *serverConn) endWatch(id uint64) {
+	c.mu.Lock()
+	cancel := c.watches[id]
+	delete(c.watches, id)
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+func (c *serverConn) watch(ctx context.Context, id uint64, rq watchRequest) error {
+	w, err := c.s.Backend.Watch(ctx, store.WatchRequest{Start: rq.Start, End: rq.End, From: rq.From, Progress: rq.Progress})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	c.out.put(frame{id: id, kind: kindStarted})
+	for {
+		b, err := w.Next(ctx)
+		if err != nil {
+			return err
+		}
+		c.out.room()
+		c.reply(id, kindBatch, batchOf(&b, rq.Previous), nil)
+	}
+}

@@ -121,14 +121,22 @@ func (c *Command) validate() error {
 
 // validateKind holds the rule that a command does one kind of thing.
 func (c *Command) validateKind() error {
-	writes := len(c.Ops) > 0 || len(c.If) > 0
-	if (c.Compact != 0 && (writes || c.NewEpoch != nil)) || (c.NewEpoch != nil && writes) {
-		return fmt.Errorf("%w: carries more than one of ops, compact and new epoch", ErrBadCommand)
-	}
-	if e := c.NewEpoch; e != nil {
-		if e.Number == 0 || e.Number >= 1<<(64-counterBits) {
-			return fmt.Errorf("%w: epoch number %d is outside 1..%d", ErrBadCommand, e.Number, 1<<(64-counterBits)-1)
+	kinds := 0
+	for _, is := range []bool{len(c.Ops) > 0 || len(c.If) > 0, c.Compact != 0, c.NewEpoch != nil, c.Limits != nil, c.Trim != nil} {
+		if is {
+			kinds++
 		}
+	}
+	switch e := c.NewEpoch; {
+	case kinds > 1:
+		return fmt.Errorf("%w: carries more than one of ops, compact, new epoch, limits and trim", ErrBadCommand)
+	case c.Limits != nil:
+		return c.Limits.validate()
+	case c.Trim != nil:
+		return c.Trim.validate()
+	case e != nil && (e.Number == 0 || e.Number >= 1<<(64-counterBits)):
+		return fmt.Errorf("%w: epoch number %d is outside 1..%d", ErrBadCommand, e.Number, 1<<(64-counterBits)-1)
+	case e != nil:
 		return checkText("epoch id", e.ID, MaxNameBytes, true)
 	}
 	return nil

@@ -77,9 +77,11 @@ type Command struct {
 	Ops []Op           `cbor:"10,keyasint,omitempty"`
 
 	// Compact, when not zero, drops versions superseded before or at it; NewEpoch, when not zero, starts that epoch.
-	// A command carries either Ops, or one of these.
+	// Limits replaces the limits, Trim drops journal records. A command carries either Ops, or one of these.
 	Compact  Revision `cbor:"11,keyasint,omitempty"`
 	NewEpoch *Epoch   `cbor:"12,keyasint,omitempty"`
+	Limits   *Limits  `cbor:"13,keyasint,omitempty"`
+	Trim     *Trim    `cbor:"14,keyasint,omitempty"`
 }
 
 // Cause is what made a writer act: the newest revision that woke it, or a request of a person or a device.
@@ -97,14 +99,14 @@ type Epoch struct {
 // Result is what applying a command came to. A refused command (failed precondition, stale term, unknown
 // level) is a result with Err, not an error of the machine, and has done nothing.
 //
-// A retry with the same (Writer, Sequence) gets the answer that the first got, refusals by a precondition included:
-// whoever was told "conflict" will not find a late duplicate of the command applied. The other refusals follow from the
+// A retry with the same (Writer, Sequence) gets the answer that the first got, refusals by a precondition or a quota included:
+// whoever was told "conflict" or "full" will not find a late duplicate of the command applied. The other refusals follow from the
 // bytes of the command and from terms and epochs, which only grow, so they repeat by themselves and are not kept.
 type Result struct {
 	Revision  Revision   // newest revision after the command, changed or not
 	Revisions []Revision // one per op: the ModRevision it got, or zero where it changed nothing
 	Repeat    bool       // (Writer, Sequence) had been applied before; Revisions is what it came to then if still known
-	Err       error      // nil, *ConflictError, ErrStaleTerm, ErrUnknownLevel, ErrBadCommand, ErrNoEpoch, ErrEpochNotHigher, ErrAhead
+	Err       error      // nil, *ConflictError, *QuotaError, ErrStaleTerm, ErrUnknownLevel, ErrBadCommand, ErrNoEpoch, ErrEpochNotHigher, ErrAhead
 }
 
 // Errors that callers branch on.

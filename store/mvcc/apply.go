@@ -174,6 +174,10 @@ func (t *transaction) command(raw []byte, term uint64) (store.Result, error) {
 		r.Err = store.ErrNoEpoch
 	case c.Compact != 0:
 		r.Err, err = t.compactTo(c.Compact)
+	case c.Limits != nil:
+		err = t.setLimits(*c.Limits)
+	case c.Trim != nil:
+		err = t.trim(c.Trim)
 	default:
 		r, err = t.write(c)
 	}
@@ -181,6 +185,7 @@ func (t *transaction) command(raw []byte, term uint64) (store.Result, error) {
 		return store.Result{}, err
 	}
 	r.Revision = t.revision
+	t.watchMarks()
 	t.remember(c, &r)
 	return r, nil
 }
@@ -215,6 +220,9 @@ func (t *transaction) write(c *store.Command) (store.Result, error) {
 	changes, revisions, err := t.plan(c.Ops)
 	if err != nil || len(changes) == 0 {
 		return store.Result{Revisions: revisions}, err
+	}
+	if full := t.refuse(changes); full != nil {
+		return store.Result{Err: full}, nil
 	}
 	set := span{changes[0].rev, changes[len(changes)-1].rev}
 	events := make([]store.Event, len(changes))
@@ -342,6 +350,9 @@ func (t *transaction) insert(bucket string, key, value []byte) error {
 		return fmt.Errorf("write to %s: %w", bucket, err)
 	}
 	t.content.add(t.hasher.pair(bucket, key, value))
+	if c, ok := t.classOf(bucket, value); ok {
+		t.used[c] += uint64(len(key) + len(value))
+	}
 	return nil
 }
 
@@ -361,6 +372,9 @@ func (t *transaction) remove(bucket string, key []byte) error {
 		return nil
 	}
 	t.content.remove(t.hasher.pair(bucket, key, old))
+	if c, ok := t.classOf(bucket, old); ok {
+		t.used[c] -= uint64(len(key) + len(old))
+	}
 	if err := b.Delete(key); err != nil {
 		return fmt.Errorf("delete from %s: %w", bucket, err)
 	}

@@ -35,13 +35,10 @@ func (t *transaction) compactTo(c store.Revision) (refusal, err error) {
 
 // drop removes every version that no read at c or later can see.
 func (t *transaction) drop(c store.Revision) error {
-	var stale []*entry
-	t.keys.Ascend(func(e *entry) bool {
-		if e.stale(c) {
-			stale = append(stale, e)
-		}
-		return true
-	})
+	stale, err := t.stale(c)
+	if err != nil {
+		return err
+	}
 	var gone []store.Revision
 	for _, e := range stale {
 		kept, dropped := e.compact(c)
@@ -67,4 +64,30 @@ func (t *transaction) drop(c store.Revision) error {
 	t.compacted = c
 	t.dropped = true
 	return nil
+}
+
+// stale finds the keys that have a version to drop. Such a version was superseded or became a tombstone by a revision up to c, and not by
+// one that is compacted already: so the cost is that of the revisions in between, however many keys there are.
+func (t *transaction) stale(c store.Revision) ([]*entry, error) {
+	var out []*entry
+	seen := map[string]struct{}{}
+	cur := t.buckets[bucketRev].Cursor()
+	for k, v := cur.Seek(revKey(t.compacted + 1)); k != nil; k, v = cur.Next() {
+		r, err := parseRevKey(k)
+		if err != nil {
+			return nil, err
+		}
+		if r > c {
+			break
+		}
+		key := recordKey(v)
+		if _, ok := seen[key]; ok {
+			continue
+		}
+		seen[key] = struct{}{}
+		if e, ok := t.keys.Get(&entry{key: key}); ok && e.stale(c) {
+			out = append(out, e)
+		}
+	}
+	return out, nil
 }

@@ -9,11 +9,13 @@
 //   - Reads wait for no write, save for the commit of a compaction, and no write waits for a watcher or a snapshot.
 //   - A refused or malformed command is a result. An error of Apply is the disk's, and leaves the store as it was.
 //
-// What it does not: it orders nothing (that is the log's work), trims no journal by itself, and keeps no quota yet.
+// What it does not: it orders nothing (that is the log's work), and compacts, trims and limits nothing that a command did not tell
+// it to.
 //
 // Layout of the file. Numbers in keys are big-endian, so that bbolt's order is theirs:
 //
-//	meta      name                      -> applied index and term, level, epoch, revision, compacted, ordinal, hash
+//	meta      name                      -> applied index and term, level, epoch, revision, compacted, ordinal, hash,
+//	                                       limits, logical bytes in use
 //	rev       revision                  -> one version: key, value, create revision, version, place in its set
 //	journal   revision                  -> one record of causes, with the key's revision before it
 //	head      key                       -> newest journal revision of a key that the index has forgotten

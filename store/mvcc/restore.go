@@ -224,11 +224,12 @@ func (s *Store) Verify(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	want, ok := parseSum(tx.Bucket([]byte(bucketMeta)).Get([]byte(metaHash)))
-	if !ok {
-		return fmt.Errorf("verify state: %w: no hash", errRecord)
+	want, err := loadMeta(tx.Bucket([]byte(bucketMeta)))
+	if err != nil {
+		return fmt.Errorf("verify state: %w", err)
 	}
 	var got sum
+	var used [classes]uint64
 	hasher, pairs := newPairHasher(), 0
 	for _, name := range contentBuckets() {
 		err := tx.Bucket([]byte(name)).ForEach(func(k, v []byte) error {
@@ -236,13 +237,16 @@ func (s *Store) Verify(ctx context.Context) error {
 				return ctx.Err()
 			}
 			got.add(hasher.pair(name, k, v))
+			if c, ok := want.classOf(name, v); ok {
+				used[c] += uint64(len(k) + len(v))
+			}
 			return nil
 		})
 		if err != nil {
 			return err
 		}
 	}
-	if got != want {
+	if got != want.content || used != want.used {
 		return fmt.Errorf("verify state: contents of %s differ from what was written: re-seed this member", s.path)
 	}
 	return nil

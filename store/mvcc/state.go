@@ -39,6 +39,8 @@ const (
 	metaOrdinal   = "ordinal"
 	metaEpoch     = "epoch" // number, then the id
 	metaHash      = "hash"
+	metaLimits    = "limits"
+	metaUsage     = "usage" // bytes of each class, then which are full
 )
 
 // fileFormat is what bucket meta says of the layout as a whole. Another value is another program's file.
@@ -53,6 +55,9 @@ type state struct {
 	compacted     store.Revision // oldest readable; versions that only older revisions see are gone
 	ordinal       uint64         // commands remembered in bucket writer so far
 	content       sum            // of contentBuckets
+	limits        store.Limits
+	used          [classes]uint64 // logical bytes
+	full          [classes]bool   // of those that refuse; the journal never is
 	keys          index
 }
 
@@ -64,6 +69,7 @@ func (s *state) digest() [sha256.Size]byte {
 	} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
+	b = append(append(b, s.encodeUsage()...), encodeLimits(s.limits)...)
 	return sha256.Sum256(append(b, s.epoch.ID...))
 }
 
@@ -114,6 +120,8 @@ func (s *state) save(meta *bolt.Bucket) error {
 		{metaOrdinal, be.AppendUint64(nil, s.ordinal)},
 		{metaEpoch, append(be.AppendUint64(nil, uint64(s.epoch.Number)), s.epoch.ID...)},
 		{metaHash, s.content.bytes()},
+		{metaLimits, encodeLimits(s.limits)},
+		{metaUsage, s.encodeUsage()},
 	}
 	for _, p := range pairs {
 		if err := meta.Put([]byte(p.key), p.value); err != nil {
@@ -171,6 +179,9 @@ func loadMeta(meta *bolt.Bucket) (*state, error) {
 		return nil, fmt.Errorf("state is at format level %d and this build knows %d: install a newer build", level, store.FormatLevel)
 	}
 	s.level, s.content, s.keys = uint16(level), content, newIndex()
+	if !s.decodeLimits(meta.Get([]byte(metaLimits))) || !s.decodeUsage(meta.Get([]byte(metaUsage))) {
+		return nil, errors.New("bucket meta is malformed")
+	}
 	s.term = binary.BigEndian.Uint64(applied[8:])
 	s.epoch = store.Epoch{Number: s.revision.Epoch(), ID: string(meta.Get([]byte(metaEpoch))[8:])}
 	return s, nil

@@ -29,6 +29,7 @@ type remembered struct {
 	changed []byte // bit i: op i
 
 	conflict *store.ConflictError // the refusal, if it was one
+	quota    *store.QuotaError    // likewise
 }
 
 // writerTable is bucket writer in memory. Only the goroutine that applies touches it; it is ahead of the file within a
@@ -77,8 +78,12 @@ func (w *writerTable) repeat(c *store.Command, newest store.Revision) (store.Res
 		return store.Result{Revision: newest, Repeat: true}, true
 	}
 	r := store.Result{Revision: m.after, Repeat: true}
-	if m.conflict != nil {
+	switch {
+	case m.conflict != nil:
 		r.Err = m.conflict
+		return r, true
+	case m.quota != nil:
+		r.Err = m.quota
 		return r, true
 	}
 	next := m.first
@@ -93,16 +98,17 @@ func (w *writerTable) repeat(c *store.Command, newest store.Revision) (store.Res
 	return r, true
 }
 
-// remember keeps what a command of a writer came to. Refusals other than a conflict repeat by themselves.
+// remember keeps what a command of a writer came to. Refusals other than by a precondition or a quota repeat by themselves.
 func (t *transaction) remember(c *store.Command, r *store.Result) {
-	conflict, isConflict := r.Err.(*store.ConflictError) //nolint:errorlint // made unwrapped by check, a few lines up
-	if c.Writer == "" || r.Err != nil && !isConflict {
+	conflict, isConflict := r.Err.(*store.ConflictError) //nolint:errorlint // made unwrapped by check
+	quota, isQuota := r.Err.(*store.QuotaError)          //nolint:errorlint // made unwrapped by refuse
+	if c.Writer == "" || r.Err != nil && !isConflict && !isQuota {
 		return
 	}
 	t.ordinal++
 	m := &remembered{
 		writer: c.Writer, sequence: c.Sequence, ordinal: t.ordinal, after: r.Revision,
-		ops: len(r.Revisions), changed: make([]byte, (len(r.Revisions)+7)/8), conflict: conflict,
+		ops: len(r.Revisions), changed: make([]byte, (len(r.Revisions)+7)/8), conflict: conflict, quota: quota,
 	}
 	for i, rev := range r.Revisions {
 		if rev == 0 {
@@ -160,14 +166,28 @@ func encodeRemembered(m *remembered) []byte {
 		b = binary.AppendUvarint(b, n)
 	}
 	b = appendString(b, m.changed)
-	if m.conflict == nil {
-		return append(b, 0)
+	switch {
+	case m.conflict != nil:
+		b = append(b, refusedByCondition)
+		b = appendString(b, m.conflict.Key)
+		b = binary.AppendUvarint(b, uint64(m.conflict.Want))
+		return binary.AppendUvarint(b, uint64(m.conflict.Actual))
+	case m.quota != nil:
+		b = append(b, refusedByQuota)
+		b = appendString(b, m.quota.What)
+		for _, n := range []uint64{m.quota.Used, m.quota.Max, m.quota.Low} {
+			b = binary.AppendUvarint(b, n)
+		}
+		return b
 	}
-	b = append(b, 1)
-	b = appendString(b, m.conflict.Key)
-	b = binary.AppendUvarint(b, uint64(m.conflict.Want))
-	return binary.AppendUvarint(b, uint64(m.conflict.Actual))
+	return append(b, 0)
 }
+
+// How a remembered command was refused; 0: it was not.
+const (
+	refusedByCondition = 1
+	refusedByQuota     = 2
+)
 
 func decodeRemembered(writer string, raw []byte) (*remembered, error) {
 	p := parser{b: raw}
@@ -175,9 +195,13 @@ func decodeRemembered(writer string, raw []byte) (*remembered, error) {
 	m.after, m.first = store.Revision(p.uvarint()), store.Revision(p.uvarint())
 	ops := p.uvarint()
 	m.changed = append([]byte(nil), p.bytes()...)
-	if p.byte() == 1 {
+	switch p.byte() {
+	case refusedByCondition:
 		m.conflict = &store.ConflictError{Key: string(p.bytes())}
 		m.conflict.Want, m.conflict.Actual = store.Revision(p.uvarint()), store.Revision(p.uvarint())
+	case refusedByQuota:
+		m.quota = &store.QuotaError{What: string(p.bytes())}
+		m.quota.Used, m.quota.Max, m.quota.Low = p.uvarint(), p.uvarint(), p.uvarint()
 	}
 	if p.bad || ops > store.MaxOps || len(m.changed) != int(ops+7)/8 {
 		return nil, fmt.Errorf("%w: writer %q", errRecord, writer)

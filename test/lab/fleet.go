@@ -141,8 +141,17 @@ func (f *Fleet) DroverIn(ctx context.Context, in string, args ...string) (string
 	return string(out), nil
 }
 
-// StartHub starts every member in turn, the first as a new hub and the others by joining it, and writes the CLI's config.
+// StartHub starts every member and writes the CLI's config. Members that were there before are started all at once, since none
+// serves before most of them run; new ones come in turn, the first as a new hub and the others by joining it.
 func (f *Fleet) StartHub(ctx context.Context) error {
+	for i, m := range f.Members {
+		if f.new(m) {
+			continue
+		}
+		if err := f.LaunchMember(ctx, i); err != nil {
+			return err
+		}
+	}
 	for i := range f.Members {
 		if err := f.StartMember(ctx, i); err != nil {
 			return err
@@ -170,12 +179,18 @@ func (f *Fleet) StartMember(ctx context.Context, i int) error {
 	})
 }
 
+// new tells whether a member has yet to be born.
+func (f *Fleet) new(m Member) bool {
+	_, err := os.Stat(f.Path("hub", m.Name, "member.json"))
+	return errors.Is(err, os.ErrNotExist)
+}
+
 // LaunchMember starts one member's process without waiting for it to serve.
 func (f *Fleet) LaunchMember(ctx context.Context, i int) error {
 	m := f.Members[i]
 	dir := f.Path("hub", m.Name)
 	args := append([]string{"--dir", dir}, f.HubArgs...)
-	if _, err := os.Stat(filepath.Join(dir, "member.json")); errors.Is(err, os.ErrNotExist) {
+	if f.new(m) {
 		if err := errors.Join(Free(m.API), Free(m.Peer)); err != nil {
 			return err
 		}

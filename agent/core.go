@@ -18,8 +18,9 @@ const (
 	maxChecks = 4
 )
 
-// resync is how often containers are listed although nothing said that they changed.
-const resync = 10 * time.Minute
+// resync is how often containers are listed although nothing said that they changed: so a runtime that hangs is found, which ends no
+// stream of events.
+const resync = 2 * time.Minute
 
 // CoreConfig are the fixed inputs of a Core.
 type CoreConfig struct {

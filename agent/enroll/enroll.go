@@ -112,6 +112,10 @@ func (e *Enroller) Enroll(ctx context.Context) (Identity, error) {
 	}
 }
 
+// Again asks one hub once more with the token: for a device that has an identity, but that the hubs do not know any more, since it
+// was deleted there. The key stays, and with it what is sealed to it. Where it is refused the identity stays as it was.
+func (e *Enroller) Again(ctx context.Context, turn int) error { return e.try(ctx, turn) }
+
 func (e *Enroller) try(ctx context.Context, turn int) error {
 	if len(e.c.Hubs) == 0 {
 		return errors.New("no hub is configured: give the agent --hub https://HOST:PORT")

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-fleet/drover/agent/link/httplink"
 	"github.com/drover-fleet/drover/agent/sysinfo"
 	"github.com/drover-fleet/drover/agent/workload/ctrd"
+	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/retry"
 	"github.com/drover-fleet/drover/api/wire"
 )
@@ -222,7 +223,34 @@ func (h hub) run(ctx context.Context) error {
 	var renewal sync.WaitGroup
 	defer renewal.Wait()
 	renewal.Go(func() { _ = e.Run(ctx) }) // ends with ctx only
+	renewal.Go(func() { h.comeBack(ctx, e) })
 	return l.Run(ctx)
+}
+
+// comeBack enrolls anew with the token when hubs do not know the device any more: it was deleted there. What runs goes on
+// meanwhile, and without a token nothing is asked.
+func (h hub) comeBack(ctx context.Context, e *enroll.Enroller) {
+	pause := retry.Attempts{Policy: retry.Policy{Base: 10 * time.Second, Max: time.Hour}, Random: random}
+	for turn, wait := 0, time.Second; h.o.token != ""; turn++ {
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+		wait = 10 * time.Second
+		if s := h.agent.LinkState(); s.Connected || !fault.Is(s.Err, fault.NotFound) {
+			continue
+		}
+		if err := e.Again(ctx, turn); err != nil {
+			wait = pause.Failed(err)
+			h.log.Warn("the hub does not know this device, and the token does not bring it back", "err", err)
+			continue
+		}
+		pause.Succeeded()
+		h.log.Info("enrolled again", "device", h.device)
+	}
 }
 
 func (h hub) token() (wire.Secret, error) {

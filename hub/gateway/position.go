@@ -65,6 +65,8 @@ const (
 // judge is pure: the same inputs give the same verdict on every member.
 func judge(id Identity, d *api.Device, seen map[string]progress, held wire.Position, heldHash wire.Hash, b *Bundle) verdict {
 	rec := recordOf(d)
+	// A device that was deleted and enrolled again holds what was said to the object before this one, of an earlier revision.
+	again := rec.revision == 0 && revisionOf(d.Metadata.ResourceVersion) > held.Revision
 	if !held.IsZero() {
 		switch {
 		case held.ClusterID != id.ClusterID:
@@ -73,6 +75,7 @@ func judge(id Identity, d *api.Device, seen map[string]progress, held wire.Posit
 			return behind
 		case held.Epoch == id.Epoch && held.EpochID != id.EpochID:
 			return aheadOfHub
+		case held.Epoch == id.Epoch && again:
 		case held.Epoch == id.Epoch && held.Revision > rec.revision:
 			return behind
 		case held.Revision > rec.revision:
@@ -103,8 +106,8 @@ func judge(id Identity, d *api.Device, seen map[string]progress, held wire.Posit
 func nextRecord(id Identity, d *api.Device, seen map[string]progress, b *Bundle) api.DeviceBundle {
 	rec := recordOf(d)
 	rev := b.Newest
-	if rev <= rec.revision {
-		rev = revisionOf(d.Metadata.ResourceVersion)
+	if rev <= rec.revision || rec.revision == 0 {
+		rev = max(rev, revisionOf(d.Metadata.ResourceVersion)) // above what was said to an earlier object of this name
 	}
 	rev = max(rev, uint64(id.Epoch)<<epochShift)
 	out := d.Status.Bundle

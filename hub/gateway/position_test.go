@@ -25,6 +25,10 @@ func TestWhatAMemberMayDecideFollowsFromWhatTheDeviceHolds(t *testing.T) {
 	fresh := map[string]progress{"assignments": {at: rev(2, 5)}}
 	stale := map[string]progress{"assignments": {at: rev(2, 4)}}
 	fresher := recorded(rev(2, 5), b.Hash)
+	anew := &api.Device{Metadata: api.ObjectMeta{Name: "d", ResourceVersion: strconv.FormatUint(rev(2, 7), 10)}}
+	if got, err := strconv.ParseUint(nextRecord(id, anew, fresh, &Bundle{Newest: rev(2, 4)}).Desired.Revision, 10, 64); err != nil || got < rev(2, 7) {
+		t.Errorf("first record of an object made at %d: %d (%v), want none lower", rev(2, 7), got, err)
+	}
 	for _, c := range []struct {
 		name string
 		d    *api.Device
@@ -45,6 +49,8 @@ func TestWhatAMemberMayDecideFollowsFromWhatTheDeviceHolds(t *testing.T) {
 		{"has seen no more than what was restored", recorded(rev(1, 9), b.Hash), fresh, held("c", 1, "e1", rev(1, 9)), b.Hash, decide},
 		{"a view older than the record", fresher, stale, held("c", 2, "e2", rev(2, 3)), other, wait},
 		{"another bundle than the recorded", recorded(rev(2, 5), other), fresh, wire.Position{}, nil, decide},
+		{"was deleted and enrolled again since", anew, fresh, held("c", 2, "e2", rev(2, 6)), other, decide},
+		{"holds more than this member has seen of a new object", anew, fresh, held("c", 2, "e2", rev(2, 8)), other, behind},
 		{"nothing was ever recorded", &api.Device{}, fresh, wire.Position{}, nil, decide},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,10 +2,12 @@ package replica
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,9 +53,12 @@ const (
 // Replica is this member's copy of the state. Reads, watches and journal are the store's own. Safe for concurrent use.
 type Replica struct {
 	*mvcc.Store
-	node  Node
-	o     Options
-	slots chan *slot
+	node Node
+	o    Options
+	free chan struct{} // one a slot that is idle
+
+	mu   sync.Mutex // guards idle
+	idle []*slot    // the last one used is used next: few writers are remembered by the store while few commands are under way
 }
 
 // slot is one writer identity with at most one command under way. Raft may reorder two proposals, and a store that has applied a
@@ -62,6 +67,31 @@ type Replica struct {
 type slot struct {
 	writer   string
 	sequence uint64 // of the last command proposed
+}
+
+// bootLetters of 5 random bits each tell runs of a process apart. The name is stored with each writer, so it is kept short.
+const bootLetters = 13
+
+// take waits for an idle slot.
+func (r *Replica) take(ctx context.Context) (*slot, error) {
+	select {
+	case <-r.free:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := len(r.idle) - 1
+	s := r.idle[last]
+	r.idle = r.idle[:last]
+	return s, nil
+}
+
+func (r *Replica) release(s *slot) {
+	r.mu.Lock()
+	r.idle = append(r.idle, s)
+	r.mu.Unlock()
+	r.free <- struct{}{} // has room for every slot
 }
 
 // New makes a replica of a node that drives Machine{s}.
@@ -87,10 +117,10 @@ func New(node Node, s *mvcc.Store, o Options) (*Replica, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Replica{Store: s, node: node, o: o, slots: make(chan *slot, o.Slots)}
-	boot := uuid.NewString()
+	r := &Replica{Store: s, node: node, o: o, free: make(chan struct{}, o.Slots)}
+	boot := crand.Text()[:bootLetters]
 	for i := range o.Slots {
-		r.slots <- &slot{writer: fmt.Sprintf("%s/%s/%d", o.Member, boot, i)}
+		r.release(&slot{writer: fmt.Sprintf("%s/%s/%d", o.Member, boot, o.Slots-1-i)})
 	}
 	return r, nil
 }
@@ -148,13 +178,11 @@ func (r *Replica) Propose(ctx context.Context, c *store.Command) (store.Result, 
 		cmd.Time = r.o.Now().UnixNano()
 	}
 	if cmd.Writer == "" {
-		var s *slot
-		select {
-		case s = <-r.slots:
-		case <-ctx.Done():
-			return store.Result{}, fault.Unavailable.Errorf("nothing was written: too many writes are under way on this member (%w)", ctx.Err())
+		s, err := r.take(ctx)
+		if err != nil {
+			return store.Result{}, fault.Unavailable.Errorf("nothing was written: too many writes are under way on this member (%w)", err)
 		}
-		defer func() { r.slots <- s }()
+		defer r.release(s)
 		s.sequence++
 		cmd.Writer, cmd.Sequence = s.writer, s.sequence
 	}

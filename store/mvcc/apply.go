@@ -344,7 +344,7 @@ func (t *transaction) save() error {
 	return t.state.save(t.buckets[bucketMeta])
 }
 
-// insert stores a pair under a key that the bucket does not hold.
+// insert stores a pair under a key that the bucket does not hold, or whose pair has been taken out of the sum.
 func (t *transaction) insert(bucket string, key, value []byte) error {
 	if err := t.buckets[bucket].Put(key, value); err != nil {
 		return fmt.Errorf("write to %s: %w", bucket, err)
@@ -358,8 +358,8 @@ func (t *transaction) insert(bucket string, key, value []byte) error {
 
 // replace stores a pair, in place of whatever is under its key.
 func (t *transaction) replace(bucket string, key, value []byte) error {
-	if err := t.remove(bucket, key); err != nil {
-		return err
+	if old := t.buckets[bucket].Get(key); old != nil {
+		t.uncount(bucket, key, old)
 	}
 	return t.insert(bucket, key, value)
 }
@@ -371,14 +371,19 @@ func (t *transaction) remove(bucket string, key []byte) error {
 	if old == nil {
 		return nil
 	}
-	t.content.remove(t.hasher.pair(bucket, key, old))
-	if c, ok := t.classOf(bucket, old); ok {
-		t.used[c] -= uint64(len(key) + len(old))
-	}
+	t.uncount(bucket, key, old)
 	if err := b.Delete(key); err != nil {
 		return fmt.Errorf("delete from %s: %w", bucket, err)
 	}
 	return nil
+}
+
+// uncount takes a pair out of the hash and the usage.
+func (t *transaction) uncount(bucket string, key, value []byte) {
+	t.content.remove(t.hasher.pair(bucket, key, value))
+	if c, ok := t.classOf(bucket, value); ok {
+		t.used[c] -= uint64(len(key) + len(value))
+	}
 }
 
 // readKV reads the live version at r into memory of its own.

@@ -30,7 +30,7 @@ func free(dir string) (free, all int64, err error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, 0, err
 	}
-	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil //nolint:unconvert // Bsize is 32 bits wide on some platforms
+	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil //nolint:unconvert // Bsize is 32 bits wide on some platforms
 }
 
 // trim makes room when the disk is short of it: first go the logs of earlier runs and rotated parts, the largest first, then the

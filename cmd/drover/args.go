@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,6 +19,9 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	if err := a.read(args[1:]); err != nil {
 		return nil, err
 	}
+	if a.help {
+		a.rest = nil // "rollout undo hello --help" asks about the command
+	}
 	out := slices.Concat(args[:1], a.front, a.path, a.flags)
 	if len(a.rest) > 0 {
 		out = append(out, "--")
@@ -31,6 +35,7 @@ type arranger struct {
 	global, own map[string]shape
 	name        string // what was typed up to here, for errors
 	literal     bool   // all that follows is arguments
+	help        bool   // --help or -h was given
 
 	front, path, flags, rest []string
 }
@@ -119,10 +124,12 @@ func (a *arranger) bundle(w string, next []string) (int, error) {
 // find looks a flag up, of the command first.
 func (a *arranger) find(name string) (shape, *[]string, bool) {
 	if s, ok := a.own[name]; ok {
+		a.help = a.help || name == "help" || name == "h"
 		return s, &a.flags, true
 	}
 	if s, ok := a.global[name]; ok {
 		if name == "help" || name == "h" {
+			a.help = true
 			return s, &a.flags, true
 		}
 		return s, &a.front, true
@@ -131,6 +138,11 @@ func (a *arranger) find(name string) (shape, *[]string, bool) {
 }
 
 func (a *arranger) unknown(flag string) error {
+	for _, name := range slices.Sorted(maps.Keys(a.own)) {
+		if typed := strings.TrimLeft(flag, "-"); len(typed) > 1 && strings.HasPrefix(name, typed) {
+			return usagef("there is no flag %s; did you mean --%s? see %s --help", flag, name, a.name)
+		}
+	}
 	return usagef("there is no flag %s; see %s --help", flag, a.name)
 }
 

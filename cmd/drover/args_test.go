@@ -54,8 +54,8 @@ func TestFlagsStandOnEitherSideOfArguments(t *testing.T) {
 
 func TestSenselessFlagsAreNamed(t *testing.T) {
 	for _, c := range []struct{ typed, want string }{
-		{"get devices --wat", "there is no flag --wat; see drover get --help"},
-		{"get devices --wat=5", "there is no flag --wat; see drover get --help"},
+		{"get devices --wat", "there is no flag --wat; did you mean --watch? see drover get --help"},
+		{"get devices --wat=5", "there is no flag --wat; did you mean --watch? see drover get --help"},
 		{"get devices -x", "there is no flag -x; see drover get --help"},
 		{"get devices -Ax", "there is no flag -Ax; see drover get --help"},
 		{"get devices -Aé", "there is no flag -Aé; see drover get --help"},

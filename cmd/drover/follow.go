@@ -115,7 +115,7 @@ func passing(err error) bool {
 func timedOut(err error, what string, after time.Duration) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		stands := strings.TrimPrefix(err.Error(), context.DeadlineExceeded.Error())
-		return fault.WithExit(fault.ExitStillGoing, fmt.Errorf("%s: not there after %s%s; it goes on", what, after, stands))
+		return fault.WithExit(fault.ExitStillGoing, fmt.Errorf("%s: not done after %s%s; it goes on", what, after, stands))
 	}
 	return err
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -150,11 +152,20 @@ func (g getter) list(kind *api.Kind) error {
 		fmt.Fprintf(g.c.App.ErrWriter, "no %s found\n", kind.Plural)
 		return nil
 	}
+	if kind == api.KindEvent {
+		slices.SortStableFunc(t.Rows, newestLast)
+	}
 	if err := p.table(t); err != nil || !g.c.Bool("watch") {
 		return err
 	}
 	w := rowWatch{hub: g.hub.remote, kind: kind, opts: g.opts, from: t.Meta.ResourceVersion, p: p, notes: g.c.App.ErrWriter}
 	return w.run(g.c.Context)
+}
+
+// newestLast orders rows by their objects' last writes. Revisions are decimal numbers without leading zeros.
+func newestLast(a, b remote.Row) int {
+	x, y := a.Object.Metadata.ResourceVersion, b.Object.Metadata.ResourceVersion
+	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
 }
 
 // tables shows named objects, a table for each kind in the order in which they were named.

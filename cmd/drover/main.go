@@ -44,11 +44,26 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		fmt.Fprintf(errOut, "drover: %v\n", err)
 		return fault.ExitUsage
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		fmt.Fprintln(errOut, "drover: interrupted; what was sent to the hub goes on there")
+		fmt.Fprintln(errOut, "drover: "+interrupted(args))
 		return fault.ExitStillGoing
 	}
 	fmt.Fprintf(errOut, "drover: %s\n", err)
 	return fault.ExitCode(err)
+}
+
+// interrupted says what goes on after a command was cut short, by its arranged command line.
+func interrupted(args []string) string {
+	for _, w := range args[1:] {
+		switch w {
+		case "get", "describe", "logs", "why", "history", "kubeconfig":
+			return "interrupted"
+		case "status", "wait":
+			return "interrupted; what was followed goes on"
+		case "apply", "delete", "label", "undo", "token", "approve", "deny", "hub", "--":
+			return "interrupted; what was sent to the hub goes on there"
+		}
+	}
+	return "interrupted"
 }
 
 // usageError is a command line that makes no sense; exit code 2.
@@ -92,9 +107,9 @@ func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
 func globalFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "config", EnvVars: []string{"DROVER_CONFIG"}, Usage: "kubeconfig `FILE` (default ~/.config/drover/config)"},
-		&cli.StringFlag{Name: "server", Usage: "ask only this hub member, `URL`"},
-		&cli.StringFlag{Name: "namespace", Aliases: []string{"n"}, Usage: "namespace of the objects", DefaultText: "the config's, or default"},
-		&cli.DurationFlag{Name: "patience", Value: defaultPatience, Usage: "how long one request looks for a hub member that answers, `DURATION`"},
+		&cli.StringFlag{Name: "server", Usage: "ask only the hub member at `URL`"},
+		&cli.StringFlag{Name: "namespace", Aliases: []string{"n"}, Usage: "`NAMESPACE` of the objects", DefaultText: "the config's, or default"},
+		&cli.DurationFlag{Name: "patience", Value: defaultPatience, Usage: "`DURATION` for which one request looks for a hub member that answers"},
 	}
 }
 

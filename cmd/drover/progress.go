@@ -112,7 +112,11 @@ func (p *progress) about() string {
 
 // line is the state in one line.
 func (p *progress) line() string {
-	if _, cause := p.phase(); cause != "" {
+	w := p.counts()
+	_, cause := p.phase()
+	// The hub's sentence begins with the count that the line has already.
+	cause = strings.TrimPrefix(cause, fmt.Sprintf("%d of %d copies are updated", w.Updated, w.Selected))
+	if cause = strings.TrimPrefix(cause, ", "); cause != "" {
 		return p.about() + "; " + cause
 	}
 	return p.about()

@@ -159,11 +159,11 @@ func rolloutUndo(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	what := "goes back to"
+	say := "%s goes back to revision %d (%s), which becomes the newest; drover rollout status follows it\n"
 	if !changed {
-		what = "already declares"
+		say = "%s already declares revision %d (%s)\n"
 	}
-	_, err = fmt.Fprintf(c.App.Writer, "%s %s revision %d (%s)\n", title(ref), what, target.Spec.Revision, target.Metadata.Name)
+	_, err = fmt.Fprintf(c.App.Writer, say, title(ref), target.Spec.Revision, target.Metadata.Name)
 	return err
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -92,5 +94,63 @@ func TestAChainSaysWhereItEnds(t *testing.T) {
 		if got := (story{limit: c.limit}).tell(&c.chain); !strings.Contains(got, c.want) {
 			t.Errorf("got %q, want %q in it", got, c.want)
 		}
+	}
+}
+
+func TestAWriteThatKeepsBooksIsToldInWords(t *testing.T) {
+	for path, want := range map[string]string{
+		"status.identity.sequence": "a report came in", "status.bundle.held.hash": "it took what it should run",
+		"status.bundle.desired.hash": "what it should run was made anew", "status.identity.certificateNotAfter": "a certificate was issued",
+	} {
+		if got := bookWord([]fieldChange{{Path: path, New: "5"}}); got != want {
+			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestAConditionsMessageIsNotCutBeforeItsCause(t *testing.T) {
+	message := `image "127.0.0.1:5999/hello:1": registry of 127.0.0.1:5999/hello:1 cannot be asked: connection refused`
+	got := sayChange(fieldChange{Path: "status.conditions[ImageResolved].message", New: strconv.Quote(message)})
+	if got != message {
+		t.Errorf("got %q, want all of %q", got, message)
+	}
+}
+
+func TestInterruptedSaysWhatGoesOn(t *testing.T) {
+	for line, want := range map[string]string{
+		"get -- devices": "interrupted", "--server x why -- w/hello": "interrupted", "rollout status -- hello": "interrupted; what was followed goes on",
+		"rollout history -- hello": "interrupted", "apply -f x": "interrupted; what was sent to the hub goes on there",
+		"rollout undo -- status": "interrupted; what was sent to the hub goes on there",
+	} {
+		if got := interrupted(append([]string{"drover"}, strings.Fields(line)...)); got != want {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestALineSaysNoCountTwice(t *testing.T) {
+	r := ro(1, api.RolloutProgressing, api.WaveStatus{Selected: 3, Updated: 1})
+	p := &progress{workload: wl("hello-1", 1, 1), rollout: r}
+	for cause, want := range map[string]string{
+		"1 of 3 copies are updated, waiting for hello.pi-02 to be told": "; waiting for hello.pi-02 to be told",
+		"1 of 3 copies are updated":                                     "pending-offline",
+		"no step forward in 10m0s: 1 of 3 copies are updated":           "; no step forward in 10m0s: 1 of 3 copies are updated",
+	} {
+		r.Status.Cause = cause
+		if got := p.line(); !strings.HasSuffix(got, want) || strings.Count(got, "updated") > 1 && !strings.Contains(cause, "no step") {
+			t.Errorf("cause %q: got %q, want the counts and then %q", cause, got, want)
+		}
+	}
+}
+
+func TestEventsAreListedNewestLast(t *testing.T) {
+	rows := make([]remote.Row, 3)
+	for i, rv := range []string{"1099511627790", "99", "1099511627789"} {
+		rows[i].Object.Metadata.ResourceVersion = rv
+	}
+	slices.SortStableFunc(rows, newestLast)
+	got := []string{rows[0].Object.Metadata.ResourceVersion, rows[1].Object.Metadata.ResourceVersion, rows[2].Object.Metadata.ResourceVersion}
+	if want := []string{"99", "1099511627789", "1099511627790"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -21,10 +21,10 @@ func tokenCommand() *cli.Command {
 		Subcommands: []*cli.Command{{
 			Name: "create", Usage: "make a token and print it; it is shown this once",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "for", Value: "device", Usage: "device or hub"},
+				&cli.StringFlag{Name: "for", Value: "device", Usage: "`WHO` may join by it: device or hub"},
 				&cli.StringFlag{Name: "name", Usage: "`NAME` of the token (default: generated)"},
-				&cli.IntFlag{Name: "uses", Value: 1, Usage: "how many may join by it"},
-				&cli.DurationFlag{Name: "expires", Value: 24 * time.Hour, Usage: "after how long it ends"},
+				&cli.IntFlag{Name: "uses", Value: 1, Usage: "how many may join by it, `N`"},
+				&cli.DurationFlag{Name: "expires", Value: 24 * time.Hour, Usage: "it ends after `DURATION`"},
 				&cli.StringSliceFlag{Name: "label", Usage: "`KEY=VALUE` given to each device that joins by it; may be repeated"},
 				&cli.BoolFlag{Name: "approve", Usage: "a person must approve each device (drover approve)"},
 			},
@@ -99,9 +99,21 @@ func tokenCreate(c *cli.Context) error {
 	if _, err := hub.Create(c.Context, token, client.WriteOptions{FieldManager: "drover"}); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.App.ErrWriter, "token %s: %d use(s), until %s; it is shown this once\n", name, token.Spec.Uses, token.Spec.Expires.Format(time.RFC3339))
+	fmt.Fprintf(c.App.ErrWriter, "token %s: for %s, until %s; it is shown this once\n", name, joiners(token.Spec), token.Spec.Expires.Format(time.RFC3339))
 	_, err = fmt.Fprintln(c.App.Writer, string(secret.Reveal()))
 	return err
+}
+
+// joiners says who may join by a token: "one device", "3 hub members".
+func joiners(s api.JoinTokenSpec) string {
+	who := map[string]string{api.TokenForHub: "hub member"}[s.For]
+	if who == "" {
+		who = "device"
+	}
+	if s.Uses == 1 {
+		return "one " + who
+	}
+	return fmt.Sprintf("%d %ss", s.Uses, who)
 }
 
 func approveCommand() *cli.Command {

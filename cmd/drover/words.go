@@ -74,7 +74,7 @@ func sayChange(c fieldChange) string {
 	case absent:
 		return "no " + name
 	case strings.HasPrefix(c.Path, "status.conditions[") && (strings.HasSuffix(c.Path, ".reason") || strings.HasSuffix(c.Path, ".message")):
-		return value(c.New)
+		return valueIn(c.New, maxShownMessage)
 	case c.Old == "" || c.Old == "null" || strings.HasPrefix(c.Path, "status."):
 		return name + " " + value(c.New)
 	}
@@ -90,7 +90,23 @@ func bookWord(changes []fieldChange) string {
 			}
 		}
 	}
+	for _, c := range changes {
+		for _, b := range bookTitles {
+			if strings.HasPrefix(c.Path, b.path) {
+				return b.word
+			}
+		}
+	}
 	return sayChange(changes[0])
+}
+
+// bookTitles name what a write kept books of, the most telling first.
+var bookTitles = []struct{ path, word string }{
+	{"status.bundle.held", "it took what it should run"},
+	{"status.bundle", "what it should run was made anew"},
+	{"status.identity.certificate", "a certificate was issued"},
+	{"status.identity.", "a report came in"},
+	{"status.reportedAt", "a report came in"},
 }
 
 // shortPath leaves out what every reader knows.
@@ -105,12 +121,16 @@ func shortPath(p string) string {
 }
 
 const (
-	maxShownValue  = 48 // columns
-	maxShownDigest = 12 // hexadecimal digits
+	maxShownValue = 48 // columns
+	// maxShownMessage is more: a condition's message is the very thing that is asked for.
+	maxShownMessage = 160
+	maxShownDigest  = 12 // hexadecimal digits
 )
 
 // value is a JSON value for people: strings without quotes, digests shortened.
-func value(raw string) string {
+func value(raw string) string { return valueIn(raw, maxShownValue) }
+
+func valueIn(raw string, width int) string {
 	if raw == "" || raw == "null" {
 		return "none"
 	}
@@ -124,5 +144,5 @@ func value(raw string) string {
 	if text == "" {
 		return `""`
 	}
-	return clip(plain(text), maxShownValue)
+	return clip(plain(text), width)
 }

@@ -61,13 +61,17 @@ func (c column) onlyWide() column {
 	return c
 }
 
-// columns lists a kind's columns, the name first and the age last of what is always shown.
+// columns lists a kind's columns, the name first and the age last of what is always shown, save for events.
 func (p printer) columns(k *api.Kind) []column {
 	name := column{name: "Name", typ: "string", help: "Name of the object.", cell: func(o api.Object) any { return o.Meta().Name }}
 	age := column{name: "Age", typ: "string", help: "Time since the object was made.", cell: func(o api.Object) any { return p.since(o.Meta().CreationTimestamp) }}
 	narrow, wide := p.own(k)
-	out := append([]column{name}, narrow...)
-	out = append(out, age)
+	if k == api.KindEvent { // its name and age tell nobody anything: what happened, to what and when stands first
+		wide = append(wide, name, age)
+	} else {
+		narrow = append(append([]column{name}, narrow...), age)
+	}
+	out := narrow
 	for _, c := range wide {
 		out = append(out, c.onlyWide())
 	}

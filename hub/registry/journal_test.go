@@ -260,3 +260,16 @@ func TestSealedValueCannotBeMoved(t *testing.T) {
 		t.Errorf("a sealed value under another name was opened: %q", got.(*api.Secret).Data["password"])
 	}
 }
+
+// Nothing but time and silence makes the judge of links write.
+func TestAChainMayEndAtWhatWasHeardOfADevice(t *testing.T) {
+	f := open(t, registry.Options{})
+	d := &api.Device{Metadata: api.ObjectMeta{Name: "pi-07"}}
+	must(f.As(registry.Actor{Name: "user:alice"}).Create(t.Context(), d, client.WriteOptions{}))(t)
+	d.Status.Conditions = []api.Condition{{Type: "Connected", Status: api.False, Reason: "Offline", Message: "silent"}}
+	must(f.As(registry.Actor{Name: "controller:presence"}).Update(t.Context(), d, client.WriteOptions{Subresource: "status"}))(t)
+	c := must(f.Why(t.Context(), refTo(d), 0))(t)
+	if !c.Complete || c.End != "" || len(c.Links) != 1 || c.Links[0].Actor != "controller:presence" {
+		t.Errorf("got complete %v, end %q, links %+v; want a complete chain of the one write", c.Complete, c.End, c.Links)
+	}
+}

@@ -45,7 +45,7 @@ type Chain struct {
 	Links []Link `json:"links"`
 	// Effects are what the object's newest effective write brought about, in the order of their revisions below each cause.
 	Effects []Link `json:"effects,omitempty"`
-	// Complete: the chain ends at a person, a device or the hub's own start. Otherwise End says why it breaks off.
+	// Complete: the chain ends at a person, a device (or what was heard of it) or the hub's own start. Otherwise End says why it breaks off.
 	Complete bool   `json:"complete"`
 	End      string `json:"end,omitempty"`
 }
@@ -165,7 +165,7 @@ func (r *Registry) causeOf(rec store.Record) (next *store.Record, end string, er
 			return nil, "the request " + rec.Cause.RequestID + " that caused it left no record", storeFault(err)
 		}
 		return &recs[0], "", nil
-	case isOrigin(rec.Actor):
+	case isOrigin(rec.Actor), rec.Actor == observer:
 		return nil, "", nil
 	}
 	return nil, rec.Actor + " did not say what made it act", nil
@@ -219,6 +219,10 @@ func (r *Registry) walkForward(c *Chain, rec store.Record, depth, limit int, see
 	}
 	return nil
 }
+
+// observer judges the links of devices by what was heard or not heard of them: no write makes it act, so a chain ends at it
+// rightly, with the device.
+const observer = "controller:presence"
 
 // isOrigin holds for actors that act of themselves: people, devices, and the hub at its start.
 func isOrigin(actor string) bool {

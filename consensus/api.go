@@ -40,7 +40,7 @@ type Member struct {
 
 // Errors that callers branch on. All of them may be retried; after ErrAmbiguous with the same (writer, sequence) only.
 var (
-	ErrNoLeader  = errors.New("the group has no leader; nothing was proposed")
+	ErrNoLeader  = errors.New("the group has no leader; most of its members must run and reach each other")
 	ErrAmbiguous = errors.New("the leader changed or did not answer; the command may or may not be applied")
 	ErrBusy      = errors.New("too many bytes of commands are waiting; try again later")
 	ErrTooLarge  = errors.New("command is too large")

@@ -138,11 +138,11 @@ func (v view) apply(d *api.Device, f finding, together string) (*api.Device, boo
 func (v view) tell(f finding, together string) string {
 	switch f.state {
 	case Connected:
-		return "heard of by the hub, as " + v.member + " knows"
+		return "the hub hears of it (judged by " + v.member + ")"
 	case Never:
-		return "no hub member ever heard of it, as " + v.member + " knows"
+		return "no hub member ever heard of it (judged by " + v.member + ")"
 	}
-	return fmt.Sprintf("silent since %s, as %s knows%s", f.since.UTC().Format(time.RFC3339), v.member, together)
+	return fmt.Sprintf("silent since %s (judged by %s)%s", f.since.UTC().Format(time.RFC3339), v.member, together)
 }
 
 // ready is the condition that says whether new work may go to the device: its link and its runtime are there.

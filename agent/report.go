@@ -84,7 +84,7 @@ func (c *Core) conditions() []wire.Condition {
 // condition is True when there is something to say.
 func condition(kind, reason, message string) wire.Condition {
 	if message == "" {
-		return wire.Condition{Type: kind, Status: "False"}
+		return wire.Condition{Type: kind, Status: "False", Reason: "NothingFound"}
 	}
 	return wire.Condition{Type: kind, Status: "True", Reason: reason, Message: workload.Plain(message)}
 }

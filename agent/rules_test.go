@@ -281,6 +281,9 @@ func TestContainersThatNoBundleKnowsAreLeftAloneAndShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.pass(time.Hour)
+	if c := d.condition("StateNotSaved"); c.Status != "False" || c.Reason == "" {
+		t.Errorf("condition: got %+v, want a reason for one that does not hold too", c)
+	}
 	if d.rt.Running("s") != 1 {
 		t.Error("the stray was stopped")
 	}

@@ -324,7 +324,7 @@ func (s *stepper) stepMissing(c wire.Container, m *ContainerMemory) *Action {
 func (s *stepper) stepRunning(c wire.Container, m *ContainerMemory, seen *Container) *Action {
 	if run := seen.Run.Number; m.Began != run {
 		m.Began, m.Message = run, ""
-		s.note(c, ReasonStarted, "started")
+		s.note(c, ReasonStarted, "started "+c.Image)
 		s.out.Changed = true
 	}
 	if left := m.settle() - s.age(seen); left > 0 && seen.Run.BootID == s.Now.BootID {

@@ -51,15 +51,28 @@ func TestDeletionReachesDevicesThatAreAwayOnceTheyReturn(t *testing.T) {
 	})
 }
 
-func TestTombstonesOfADeletedDeviceGo(t *testing.T) {
+// A board that was deleted and enrolls again under its name still runs what it held: it must stop that.
+func TestTombstonesOfADeletedDeviceWaitForItsReturn(t *testing.T) {
 	bubble(t, 3, func(f *fleet) {
 		f.started(1)
+		uid := get[*api.Assignment](f, api.KindAssignment, "hello.pi-1").Metadata.UID
 		f.devices.set("pi-1", false)
 		f.pass(time.Minute)
-		f.remove(api.KindWorkload, "hello")
-		f.pass(time.Minute)
 		f.remove(api.KindDevice, "pi-1")
-		f.eventually(10*time.Second, func() string { return f.left(api.KindTombstone) })
+		f.pass(time.Hour)
+		left := list[*api.Tombstone](f, api.KindTombstone)
+		if len(left) != 1 || left[0].Spec.Device != "pi-1" || left[0].Spec.UID != uid {
+			t.Fatalf("got tombstones %+v after an hour, want that of pi-1", left)
+		}
+		f.addDevice("pi-1", nil)
+		f.devices.set("pi-1", true)
+		f.eventually(time.Minute, func() string { return f.left(api.KindTombstone) })
+		if got := f.devices.stopped["pi-1"]; len(got) != 1 || got[0] != uid {
+			t.Errorf("got %v stopped on pi-1, want its copy of before", got)
+		}
+		if a := get[*api.Assignment](f, api.KindAssignment, "hello.pi-1"); a.Metadata.UID == uid {
+			t.Errorf("got the old copy's uid %s again, want a new one", uid)
+		}
 	})
 }
 

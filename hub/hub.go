@@ -43,6 +43,7 @@ type Config struct {
 	Presence              presence.Limits // zero: by PollHold
 	PlainRegistries       []string        // registries that are asked over HTTP; loopback always is
 	DrainTimeout          time.Duration   // for requests under way at the end; default 3 s
+	Growth                replica.Growth  // how much the store keeps and takes; every member is set up alike
 	Progress              time.Duration   // how old an idle watch's bookmark may be; default 30 s, well within what compaction keeps
 }
 
@@ -57,6 +58,7 @@ type Hub struct {
 	store    *mvcc.Store
 	node     *consensus.Node
 	replica  *replica.Replica
+	upkeep   *replica.Upkeep
 	registry *registry.Registry
 	resolver *admission.Resolver
 	gateway  *gateway.Gateway
@@ -147,6 +149,9 @@ func (h *Hub) openServices() (err error) {
 	if h.replica, err = replica.New(h.node, h.store, replica.Options{Member: h.id.Name, Logger: h.log}); err != nil {
 		return err
 	}
+	if h.upkeep, err = replica.NewUpkeep(h.replica, h.cfg.Growth, replica.UpkeepOptions{Logger: h.log}); err != nil {
+		return err
+	}
 	h.resolver = admission.NewResolver(admission.ResolverConfig{Plain: h.cfg.PlainRegistries})
 	admit, err := admission.New(admission.Config{Images: h.resolver, Logger: h.log})
 	if err != nil {
@@ -230,6 +235,7 @@ func (h *Hub) serve(ctx context.Context) error {
 	group.Go(func() error { return h.pushContacts(ctx) })
 	group.Go(func() error { return h.markProgress(ctx) })
 	group.Go(func() error { return h.lead(ctx) })
+	group.Go(func() error { return h.upkeep.Follow(ctx) })
 	group.Go(func() error { return h.listen(ctx) })
 	err := group.Wait()
 	if errors.Is(err, context.Canceled) {

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"log"
 	"log/slog"
 	"strings"
@@ -55,6 +56,8 @@ func (h *Hub) office(ctx context.Context, term uint64) error {
 		cancel()
 	}()
 	h.log.Info("this member leads", "term", term)
+	kept := make(chan error, 1)
+	go func() { kept <- h.upkeep.Lead(ctx, term) }()
 	d := controllers.Deps{
 		Client: h.registry.As(registry.Actor{Name: "controller:hub", Term: term}),
 		As: func(controller string) client.Client {
@@ -71,6 +74,7 @@ func (h *Hub) office(ctx context.Context, term uint64) error {
 	over := ctx.Err() != nil
 	cancel()
 	<-ended
+	err = errors.Join(err, <-kept)
 	if over {
 		h.log.Info("this member leads no more", "term", term)
 		return nil

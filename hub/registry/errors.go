@@ -32,7 +32,10 @@ func storeFault(err error) error {
 
 // refusal gives the answer of the state machine its class; conflicts are the planner's to judge.
 func refusal(err error) error {
+	var full *store.QuotaError
 	switch {
+	case errors.As(err, &full):
+		return fault.TooLarge.Wrap(err)
 	case errors.Is(err, store.ErrStaleTerm):
 		return fault.Conflict.Errorf("this member no longer leads: nothing was written (%w)", err)
 	case errors.Is(err, store.ErrBadCommand):

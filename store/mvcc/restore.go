@@ -83,6 +83,7 @@ func (s *Store) restoreAside(index uint64, r io.Reader) (*bolt.DB, *state, *writ
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("open %s: %w", path, err)
 	}
+	db.AllocSize = growBytes
 	now, writers, err := fill(db, index, r)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, db.Close(), removeAside(s.path))

@@ -49,6 +49,7 @@ func (s *Store) compactFile(ctx context.Context) (old *bolt.DB, sizes Sizes, err
 	if err != nil {
 		return nil, sizes, errors.Join(err, removeFile(aside))
 	}
+	db.AllocSize = growBytes
 	if err = copyPairs(ctx, db, s.db); err == nil {
 		db.NoSync = false
 		sizes, err = fileSizes(s.path, aside)
@@ -60,6 +61,17 @@ func (s *Store) compactFile(ctx context.Context) (old *bolt.DB, sizes Sizes, err
 		return nil, sizes, errors.Join(err, db.Close(), removeFile(aside))
 	}
 	return old, sizes, syncDir(filepath.Dir(s.path))
+}
+
+// Wasted is how many bytes of the file are free pages, and its size. Pages that an open reader keeps count as free.
+func (s *Store) Wasted() (free, size int64, err error) {
+	tx, _, err := s.begin()
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	stats := tx.DB().Stats()
+	return int64(stats.FreePageN+stats.PendingPageN) * int64(tx.DB().Info().PageSize), tx.Size(), nil
 }
 
 // swapFile puts a copy of the present contents in the place of the file.

@@ -132,8 +132,13 @@ func openFile(path string, lockTimeout time.Duration) (*bolt.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open state file %s: %w", path, err)
 	}
+	db.AllocSize = growBytes
 	return db, nil
 }
+
+// growBytes is by how much a file grows at a time: little enough for small disks, and for a compacted file to stay small; each
+// growth costs a sync.
+const growBytes = 4 << 20
 
 func boltOptions(lockTimeout time.Duration) *bolt.Options {
 	o := *bolt.DefaultOptions

@@ -16,7 +16,7 @@ func TestStoreIsServedToMembersBesideTheAPI(t *testing.T) {
 	ctx := within(t, 20*time.Second)
 	c, err := DialStore(ctx, h.cfg.Dir, "")
 	check(t, err)
-	defer c.Close()
+	defer func() { check(t, c.Close()) }()
 	r, err := c.Propose(ctx, &store.Command{Actor: "hub:test", Ops: []store.Op{{Type: store.OpPut, Key: "k", Value: []byte("v")}}})
 	check(t, err)
 	check(t, r.Err)

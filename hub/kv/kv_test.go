@@ -270,6 +270,39 @@ func TestWatchYieldsEachBatchOnceInOrder(t *testing.T) {
 	}
 }
 
+// Watchers of one range share their encoding; neither may get what another asked for.
+func TestWatchersOfOneRangeEachGetWhatTheyAskedFor(t *testing.T) {
+	m := serve(t, nil)
+	c := m.dial(t)
+	mustPut(t, c, "w/a", "old")
+	watch := func(c *kv.Client, key, end string, previous bool) *kv.Watcher {
+		w, err := c.Watch(within(t), store.WatchRequest{Start: key, End: end}, previous)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		return w
+	}
+	end := store.PrefixEnd("w/")
+	plain, second, with := watch(c, "w/", end, false), watch(m.dial(t), "w/", end, false), watch(c, "w/", end, true)
+	one := watch(c, "w/a", "", false)
+	set := put("w/a", "new")
+	set.Ops = append(set.Ops, store.Op{Type: store.OpPut, Key: "w/b", Value: []byte("new")})
+	if r, err := c.Propose(within(t), set); err != nil || r.Err != nil {
+		t.Fatal(err, r.Err)
+	}
+	for name, tt := range map[string]struct {
+		w        *kv.Watcher
+		events   int
+		previous bool
+	}{"range": {plain, 2, false}, "range on another connection": {second, 2, false}, "range with versions before": {with, 2, true}, "key": {one, 1, false}} {
+		b, err := tt.w.Next(within(t))
+		if err != nil || len(b.Events) != tt.events || (b.Events[0].Prev != nil) != tt.previous || string(b.Events[0].KV.Value) != "new" {
+			t.Errorf("watcher of a %s: got %+v, %v; want %d events, the version before: %v", name, b, err, tt.events, tt.previous)
+		}
+	}
+}
+
 func TestOnlyMembersComeIn(t *testing.T) {
 	m := serve(t, nil)
 	for _, org := range []string{wire.OrgAdmins, wire.OrgDevices, ""} {

@@ -50,6 +50,8 @@ type Server struct {
 	Backend Backend
 	Limits  Limits
 	Logger  *slog.Logger
+
+	sent memo
 }
 
 // Serve answers one verified connection until it or ctx ends. It closes the connection.
@@ -279,7 +281,11 @@ func (c *serverConn) watch(ctx context.Context, id uint64, rq watchRequest) erro
 		if err != nil {
 			return err
 		}
+		body, err := c.s.sent.encode(&rq, &b)
+		if err != nil {
+			return fault.Internal.Errorf("encode events at revision %d: %w", b.Revision, err)
+		}
 		c.out.room()
-		c.reply(id, kindBatch, batchOf(&b, rq.Previous), nil)
+		c.out.put(frame{id: id, kind: kindBatch, body: body})
 	}
 }

@@ -12,6 +12,7 @@ import (
 // bench collects samples of both sides.
 type bench struct {
 	ours, peer *side
+	api        *side // ours by another door
 	len        lengths
 	all        []*samples // in the order of the table
 }
@@ -48,20 +49,17 @@ func (b *bench) row(ctx context.Context, r row) error {
 	for round := range b.len.rounds {
 		for turn := range 2 {
 			mine := (round+turn)%2 == 0
-			s, spec := b.ours, r.spec
-			if !mine {
-				s = b.peer
-				if r.peerSpec != nil {
-					spec = *r.peerSpec
-				}
+			if r.api && !mine {
+				continue
 			}
+			s, spec := b.sideOf(r, mine)
 			got, err := b.once(ctx, s, r, spec)
 			if err != nil {
 				return err
 			}
 			per := 1.0
 			if spec.Op == load.OpBatch {
-				per = r.perOp
+				per = batchKeys
 			}
 			keep(rate, mine, got.Rate()*per)
 			keep(p50, mine, got.P50)
@@ -73,6 +71,18 @@ func (b *bench) row(ctx context.Context, r row) error {
 		}
 	}
 	return nil
+}
+
+func (b *bench) sideOf(r row, mine bool) (*side, load.Spec) {
+	switch {
+	case r.api:
+		return b.api, r.spec
+	case mine:
+		return b.ours, r.spec
+	case r.peerSpec != nil:
+		return b.peer, *r.peerSpec
+	}
+	return b.peer, r.spec
 }
 
 func keep(s *samples, mine bool, v float64) {

@@ -68,13 +68,17 @@ func (p *plan) measure(ctx context.Context, only string, quick bool) ([]figure, 
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range []*side{ours, peer} {
-		if _, err := s.run(ctx, load.Spec{Fill: true, Conns: members, ValueBytes: 256, Keys: keys}); err != nil {
+	api, err := p.api(ours)
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{ours: ours, peer: peer, api: api, len: lengthsOf(quick)}
+	for s, n := range map[*side]int{ours: keys, peer: keys, api: apiKeys} {
+		if _, err := s.run(ctx, load.Spec{Fill: true, Conns: members, ValueBytes: 256, Keys: n}); err != nil {
 			return nil, fmt.Errorf("fill %s: %w", s.name, err)
 		}
 	}
-	b := &bench{ours: ours, peer: peer, len: lengthsOf(quick)}
-	if err := b.memory("resident memory a member, fresh", 0); err != nil {
+	if err := b.memory("resident memory a member, 10,000 keys", 0); err != nil {
 		return nil, err
 	}
 	for _, r := range rows() {

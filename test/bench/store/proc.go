@@ -6,8 +6,6 @@ import (
 	"strings"
 )
 
-const mib = 1 << 20
-
 // usage is what the members of a side hold and have used so far.
 type usage struct {
 	resident float64 // MiB a member

@@ -11,13 +11,13 @@ import (
 type row struct {
 	spec     load.Spec
 	name     string
-	perOp    float64 // what one operation counts for in the rate: a batch its keys; 0 = 1
 	peerSpec *load.Spec
 	onLeader bool    // one client: where it is connected decides, so both are connected to the leader
 	rate     float64 // aims; 0 = none
 	p50, p99 float64
 	cost     bool // give processor time and disk bytes of an operation too
 	quick    bool // belongs to the short form
+	api      bool // ours by the HTTPS API, with no peer
 }
 
 const (
@@ -36,7 +36,7 @@ func put(clients, bytes int) row {
 	case 1:
 		r.p50 = 1
 	case 100:
-		r.rate = 2
+		r.rate, r.cost = 2, true
 	case 1000:
 		r.rate, r.p99, r.cost = 2.5, 0.4, true
 	}
@@ -67,8 +67,8 @@ func batches() []row {
 	batch := load.Spec{Op: load.OpBatch, Clients: 100, Conns: conns, ValueBytes: 256, Keys: keys, Batch: batchKeys}
 	single := load.Spec{Op: load.OpPut, Clients: 100, Conns: conns, ValueBytes: 256, Keys: keys}
 	return []row{
-		{name: "batches of 64 against single puts, 100 clients", spec: batch, peerSpec: &single, perOp: batchKeys, rate: 6, quick: true},
-		{name: "batches of 64 against Txn of 64, 100 clients", spec: batch, perOp: batchKeys},
+		{name: "batches of 64 against single puts, 100 clients", spec: batch, peerSpec: &single, rate: 6, quick: true},
+		{name: "batches of 64 against Txn of 64, 100 clients", spec: batch},
 	}
 }
 
@@ -84,11 +84,25 @@ func watches() []row {
 	}
 }
 
+// apiKeys are fewer: each is an object, with its managed fields.
+const apiKeys = 1000
+
+// throughAPI shows what objects cost above keys: decoding, admission, merging, rendering, the audit log.
+func throughAPI() []row {
+	put := load.Spec{Op: load.OpPut, Clients: 100, Conns: conns, ValueBytes: 256, Keys: apiKeys}
+	get := put
+	get.Op = load.OpGet
+	return []row{
+		{name: "HTTPS API: update of a ConfigMap, 100 clients", spec: put, api: true},
+		{name: "HTTPS API: read of a ConfigMap, 100 clients", spec: get, api: true},
+	}
+}
+
 func rows() []row {
 	all := []row{put(1, 256), put(100, 256), put(1000, 256), put(1, 1024), put(100, 1024), put(1000, 1024), putIf(100), putIf(1000)}
 	all = append(all, batches()...)
 	all = append(all, get(load.OpGet, 1, 0), get(load.OpGet, 100, 1.5), get(load.OpGet, 1000, 1.5), get(load.OpGetStale, 100, 0), get(load.OpGetStale, 1000, 0))
-	return append(all, watches()...)
+	return append(append(all, watches()...), throughAPI()...)
 }
 
 // lengths of one run of a row.

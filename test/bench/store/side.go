@@ -119,6 +119,23 @@ func (p *plan) ours(ctx context.Context) (*side, error) {
 	return s, nil
 }
 
+// api is the hub as operators reach it: its HTTPS API, with the first admin's certificate.
+func (p *plan) api(hub *side) (*side, error) {
+	config, err := remote.LoadKubeconfig(p.fleet.Path("config"), "")
+	if err != nil {
+		return nil, err
+	}
+	s := *hub
+	s.name, s.driver = "API", []string{hub.driver[0], "load-api"}
+	for i, b := range [][]byte{config.CA, config.Cert, config.Key} {
+		s.tls[i] = p.fleet.Path([]string{"ca.pem", "cert.pem", "key.pem"}[i])
+		if err := os.WriteFile(s.tls[i], b, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return &s, nil
+}
+
 func (p *plan) hubLeader(ctx context.Context) (int, error) {
 	out, err := p.fleet.Drover(ctx, "hub", "members", "-o", "json")
 	if err != nil {

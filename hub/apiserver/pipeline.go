@@ -71,10 +71,8 @@ func (x *exchange) pipeline() error {
 	if n := len(x.r.URL.RequestURI()); n > maxURL {
 		return fault.SizeLimit("request path and query", int64(n), maxURL)
 	}
-	var err error
-	if x.route, err = parseRoute(x.r); err != nil {
-		return err
-	}
+	var err, lost error
+	x.route, lost = parseRoute(x.r)
 	if err := x.capBody(); err != nil {
 		return err
 	}
@@ -83,6 +81,9 @@ func (x *exchange) pipeline() error {
 	}
 	if err := authorize(x.user, x.route); err != nil {
 		return err
+	}
+	if lost != nil {
+		return lost // what is served and what is not is told to those who may ask
 	}
 	x.receipt()
 	release, err := x.admitInFlight()

@@ -31,6 +31,8 @@ type Verdict struct {
 	// PendingOffline: away since before it was told, so it cannot be judged and counts against no budget. It takes the
 	// newest revision when it returns.
 	PendingOffline bool
+	// Proving: reached and ready, but not yet for the minimum time. It is Down in what it allows others, but it still serves.
+	Proving bool
 	// Down: counts against the budget of unavailable copies.
 	Down bool
 	// Wait is how long until time alone may change the verdict; 0 = never.
@@ -62,6 +64,7 @@ func Judge(a *api.Assignment, device *api.Device, minReady time.Duration, now ti
 		v.Failed = v.Failed || taken
 	}
 	v.Down = !v.Updated && !v.PendingOffline
+	v.Proving = v.Down && v.Reached && a.Status.Ready && !v.Failed && !v.Away
 	return v
 }
 

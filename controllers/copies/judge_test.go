@@ -47,7 +47,7 @@ func TestJudge(t *testing.T) {
 		{"ready on its revision", copyOf(nil), here, 0, Verdict{Bound: true, Reached: true, Updated: true}},
 		{"told is not updated", copyOf(func(a *api.Assignment) { told(a, "r2", -10) }), here, 0, Verdict{Bound: true, Down: true}},
 		{"ready for too short", copyOf(func(a *api.Assignment) { a.Status.ReadySince = at(-10) }), here, time.Minute,
-			Verdict{Bound: true, Reached: true, Down: true, Wait: 50 * time.Second}},
+			Verdict{Bound: true, Reached: true, Proving: true, Down: true, Wait: 50 * time.Second}},
 		{"ready for long enough", copyOf(func(a *api.Assignment) { a.Status.ReadySince = at(-60) }), here, time.Minute,
 			Verdict{Bound: true, Reached: true, Updated: true}},
 		{"relapse takes it back", copyOf(func(a *api.Assignment) { a.Status.Ready = false }), here, 0, Verdict{Bound: true, Reached: true, Down: true}},

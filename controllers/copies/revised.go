@@ -24,6 +24,15 @@ func Images(w *api.Workload) (map[string]string, bool) {
 	return images, true
 }
 
+// ImagesSince is the generation whose images are resolved; 0 = those of the newest are not.
+func ImagesSince(w *api.Workload) int64 {
+	c := api.FindCondition(w.Status.Conditions, CondImageResolved)
+	if c == nil || c.Status != api.True {
+		return 0
+	}
+	return c.ObservedGeneration
+}
+
 // TemplateHash is of the template with each image replaced by its digest, so that a template that names an old one by digest
 // is the same revision.
 func TemplateHash(t api.Template, images map[string]string) (string, error) {

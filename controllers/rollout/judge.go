@@ -73,10 +73,15 @@ func (w wave) judge(v view, r *api.Rollout, moves int) *api.Rollout {
 		st.Wave, st.Waves = 1, []api.WaveStatus{{StartedAt: api.TimeOf(v.now)}}
 	}
 	wave := &st.Waves[0]
+	shrank := t.selected < wave.Selected
 	wave.Selected, wave.Reached, wave.Updated, wave.Failed, wave.PendingOffline = t.selected, t.reached, t.updated, t.failed, t.pending
 
 	st.Moves += int64(moves)
-	if steps := t.told + t.reached + t.updated + int32(moves); steps > st.Best {
+	steps := t.told + t.reached + t.updated + int32(moves)
+	if shrank {
+		st.Best = min(st.Best, steps) // the steps of copies that left are not to be caught up with
+	}
+	if steps > st.Best {
 		st.Best, st.LastProgress = steps, api.TimeOf(v.now)
 	}
 	st.Phase, st.Cause = w.phase(v, r, t)

@@ -23,6 +23,8 @@ type wave struct {
 	copies []copyState
 	budget int32
 	down   int32
+	// proving is how many of those that are down serve nevertheless, on a revision that is not the target.
+	proving int32
 }
 
 func (v view) observe() wave {
@@ -41,6 +43,9 @@ func (v view) observe() wave {
 		if c.Down {
 			w.down++
 		}
+		if c.Proving && !c.told {
+			w.proving++
+		}
 		w.copies = append(w.copies, c)
 	}
 	share := api.IntOrPercent{Percent: 10, IsPercent: true}
@@ -51,19 +56,26 @@ func (v view) observe() wave {
 	return w
 }
 
-// choose returns the copies to tell of the target now, unhealthy first. Those that are down or away cost nothing; each other
-// one takes one of the budget that is left.
+// choose returns the copies to tell of the target now, unhealthy first. Those that are down or away cost nothing; each healthy
+// one takes one of the budget that is left. Those that serve but have not proven themselves hold healthy ones back, and do not
+// go all at once either: of them no more move than the budget leaves beside those that do not serve.
 func (w wave) choose(v view, r *api.Rollout) []copyState {
 	if !moving(r) {
 		return nil
 	}
-	room := w.budget - w.down
+	room, roomProving := w.budget-w.down, w.budget-(w.down-w.proving)
 	var out []copyState
 	for _, c := range w.inOrder() {
 		if c.told || len(out) == maxMoves {
 			continue
 		}
-		if c.rank() == costly || c.rank() == costlyLate {
+		switch c.rank() {
+		case proving:
+			if roomProving <= 0 {
+				continue
+			}
+			roomProving--
+		case costly, costlyLate:
 			if room <= 0 {
 				continue
 			}
@@ -83,6 +95,7 @@ func moving(r *api.Rollout) bool {
 // The order in which copies move.
 const (
 	unhealthy  = iota // down already, on a device that is there
+	proving           // ready, but not yet for the minimum time
 	costly            // healthy
 	costlyLate        // healthy when last heard of, and silent since
 	away              // their device is offline; last, since nothing happens until it returns
@@ -92,6 +105,8 @@ func (c copyState) rank() int {
 	switch {
 	case c.Away:
 		return away
+	case c.Proving:
+		return proving
 	case c.Down:
 		return unhealthy
 	case c.late:

@@ -48,7 +48,8 @@ func matters(c cache.Change) bool {
 	}
 	a, b := c.Old.(*api.Workload), c.New.(*api.Workload)
 	return a.Metadata.Generation != b.Metadata.Generation || a.Metadata.DeletionTimestamp != b.Metadata.DeletionTimestamp ||
-		a.Status.UpdatedRevision != b.Status.UpdatedRevision || a.Status.CurrentRevision != b.Status.CurrentRevision
+		a.Status.UpdatedRevision != b.Status.UpdatedRevision || a.Status.CurrentRevision != b.Status.CurrentRevision ||
+		copies.ImagesSince(a) != copies.ImagesSince(b)
 }
 
 // heldState is what of a rollout decides on which revision copies are born.

@@ -64,6 +64,7 @@ func (s *Store) apply(entries []Entry) ([][]store.Result, []publication, error) 
 	if err := s.commit(t); err != nil {
 		return nil, nil, err
 	}
+	s.keepHashes(t.hashes)
 	return results, t.published, nil
 }
 
@@ -112,6 +113,7 @@ type transaction struct {
 	writers   *writerTable
 	published []publication
 	dropped   bool // records that an older state refers to are gone
+	hashes    []IndexHash
 }
 
 func newTransaction(tx *bolt.Tx, from state, writers *writerTable) *transaction {
@@ -145,6 +147,11 @@ func (t *transaction) run(entries []Entry) ([][]store.Result, error) {
 			}
 		}
 		t.applied, t.term = e.Index, e.Term
+		if e.Index%hashEvery == 0 {
+			if err := t.markHash(); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return results, nil
 }

@@ -60,7 +60,7 @@ func (s *Store) swap(db *bolt.DB, now *state, writers *writerTable) (old *bolt.D
 		return nil, nil, err
 	}
 	old, before = s.db, s.now
-	s.db, s.now, s.writers = db, now, writers
+	s.db, s.now, s.writers, s.hashes = db, now, writers, nil
 	return old, before, nil
 }
 

@@ -52,6 +52,7 @@ type Store struct {
 	mu     sync.RWMutex
 	db     *bolt.DB // nil once closed
 	now    *state
+	hashes []IndexHash // the newest keptHashes, by rising index
 	closed bool
 }
 

@@ -2,7 +2,8 @@
 //
 // It promises, whatever fails and however often a new revision is pushed:
 //   - No more copies are made unavailable at once than maxUnavailable, counted over all revisions of the workload. Copies that
-//     are down already move first and cost nothing.
+//     are down already move first and cost nothing; those that serve but were not ready for minReadySeconds come next, within
+//     the budget.
 //   - A copy counts as updated only when its device reported it ready on the revision for minReadySeconds.
 //   - Devices that were away before they were told never block: they take the newest revision when they return. A device that
 //     went dark after it may have taken the update counts as failed, and against the budget.

@@ -55,10 +55,9 @@ func get(op string, clients int, aim float64) row {
 
 func putIf(clients int) row {
 	return row{
-		name:  fmt.Sprintf("compare-and-put 256 B, %d clients", clients),
-		spec:  load.Spec{Op: load.OpPutIf, Clients: clients, Conns: min(clients, conns), ValueBytes: 256, Keys: keys},
-		rate:  3,
-		quick: clients == 100,
+		name: fmt.Sprintf("compare-and-put 256 B, %d clients", clients),
+		spec: load.Spec{Op: load.OpPutIf, Clients: clients, Conns: min(clients, conns), ValueBytes: 256, Keys: keys},
+		rate: 3,
 	}
 }
 
@@ -113,7 +112,7 @@ type lengths struct {
 
 func lengthsOf(quick bool) lengths {
 	if quick {
-		return lengths{200 * time.Millisecond, 700 * time.Millisecond, 3}
+		return lengths{200 * time.Millisecond, 600 * time.Millisecond, 3}
 	}
-	return lengths{500 * time.Millisecond, 1500 * time.Millisecond, 3}
+	return lengths{400 * time.Millisecond, 1200 * time.Millisecond, 3}
 }

@@ -8,7 +8,7 @@ STATIC   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 # Everything but what needs real processes (e2e) or a file system of its own (power), or judges the tree itself (arch).
 UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch -e /test/power)
 
-.PHONY: build build-arm demo demo-down test e2e power lint arch bench-agent bench-store clean
+.PHONY: build build-arm demo demo-down test sim sim-plants e2e power lint arch bench-agent bench-store clean
 
 build: ## the three programs, static, for this machine
 	@$(STATIC) -o bin/ ./cmd/...
@@ -28,6 +28,13 @@ demo-down:
 test: ## pure, bubble and cluster tests, with the race detector
 	@$(GO) run ./test/setup /usr/bin/gcc
 	@$(GO) test -race -timeout 10m $(UNIT)
+
+SEEDS ?= 20
+sim: ## a hub and a fleet of 20 under faults for an hour, for SEEDS new seeds; a breach prints what replays it
+	@$(GO) run ./test/sim/run -seeds $(SEEDS)
+
+sim-plants: ## every planted fault is found by the check that is named for it
+	@$(GO) test -count=1 -timeout 30m -tags plant -run Planted -v ./test/sim
 
 e2e: build ## real binaries, real processes, real containerd
 	@$(GO) run ./test/setup /usr/bin/gcc /usr/bin/containerd /usr/bin/ctr /usr/sbin/runc /usr/bin/ip /usr/bin/qemu-aarch64-static

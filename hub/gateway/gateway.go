@@ -40,6 +40,9 @@ type Options struct {
 	BehindWait     time.Duration // how long to wait for this member to catch up with a device; default 2 s
 	MaxHellos      int           // Hellos handled at once; default 256. More are told to come back
 	StreamDeadline time.Duration // for a device to open a stream it was told of; default 20 s
+
+	// Sleep waits and tells whether ctx still lives afterwards; nil: by the clock. A simulator has its own.
+	Sleep func(ctx context.Context, d time.Duration) bool
 }
 
 func (o *Options) validate() error {
@@ -81,6 +84,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.StreamDeadline <= 0 {
 		o.StreamDeadline = 20 * time.Second
+	}
+	if o.Sleep == nil {
+		o.Sleep = sleep
 	}
 }
 
@@ -152,7 +158,7 @@ func (g *Gateway) feed(ctx context.Context, k *api.Kind) {
 			return
 		}
 		g.o.Logger.Debug("watch ended", "kind", k.Kind, "err", err)
-		if !sleep(ctx, pause.Failed(err)) {
+		if !g.o.Sleep(ctx, pause.Failed(err)) {
 			return
 		}
 	}

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -262,6 +264,7 @@ func planNotes(assignments map[name]*api.Assignment, problems []Problem, now tim
 		}
 		out = append(out, n)
 	}
+	slices.SortFunc(out, func(a, b *api.Assignment) int { return cmp.Compare(a.Metadata.UID, b.Metadata.UID) })
 	return out
 }
 

@@ -216,7 +216,7 @@ func (g *Gateway) caughtUp(ctx context.Context, p Peer, held wire.Position) erro
 		case time.Now().After(limit):
 			return fault.Ahead.Errorf("member %s is behind device %s, which answers to revision %d: try another member", g.o.Member, p.Device, held.Revision)
 		}
-		if !sleep(ctx, g.o.BehindWait/16) {
+		if !g.o.Sleep(ctx, g.o.BehindWait/16) {
 			return ctx.Err()
 		}
 	}

@@ -1,0 +1,13 @@
+// Package sim runs a whole hub and its fleet in one goroutine, from one queue, under virtual time, with every choice taken from a
+// seed: the members' consensus cores, logs and stores, clients and watchers of them, gateways, and agents with fake runtimes.
+// A seed replays identically, which its trace hash shows.
+//
+// The world is unkind: messages are late, lost, doubled, out of order, cut off in one direction or both; disks are slow; members
+// stall, and crash at any point between two commits, in the middle of an apply too; devices lose power, their files are torn by
+// it, and their runtimes go away. What a member had not committed at a crash is lost.
+//
+// What it judges is the history of the run (test/history) and, after the last fault, that everything comes to rest as declared.
+//
+// What it does not show: data races and the loops around the cores (the cluster tests run those), the file systems' own lies (the
+// power cut tests), and how the real transports fail.
+package sim

@@ -129,6 +129,17 @@ func (n *Node) TransferLeader(ctx context.Context, id uint64) error {
 	return err
 }
 
+// Reseed gives this member's copy up: it takes part in nothing until the leader has given it the state again under a new id. It is for
+// a member whose contents are found to differ from the others'. A lone member has nobody to be seeded by, and goes on.
+func (n *Node) Reseed() error {
+	id, err := randomID()
+	if err != nil {
+		return err
+	}
+	n.post(func(in *input) { in.reseed = id })
+	return nil
+}
+
 func (n *Node) awaitChange(ctx context.Context, w confWait) (any, error) {
 	return n.await(ctx, func(in *input, id uint64) {
 		w.id = id

@@ -326,6 +326,11 @@ func (c *core) onReports(in input) {
 	if c.rn == nil {
 		return
 	}
+	if in.reseed != 0 && len(c.others()) > 0 {
+		c.cfg.freshID = in.reseed
+		c.fence()
+		return
+	}
 	for _, id := range in.unreachable {
 		c.rn.ReportUnreachable(id)
 	}

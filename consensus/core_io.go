@@ -19,6 +19,7 @@ type input struct {
 	cancelled   []uint64 // waiter ids whose caller gave up
 	unreachable []uint64
 	sent        []snapResult
+	reseed      uint64 // not 0: give this member up, and come back under this id
 }
 
 type inMessage struct {

@@ -236,6 +236,7 @@ func (h *Hub) serve(ctx context.Context) error {
 	group.Go(func() error { return h.markProgress(ctx) })
 	group.Go(func() error { return h.lead(ctx) })
 	group.Go(func() error { return h.upkeep.Follow(ctx) })
+	group.Go(func() error { return h.compare(ctx) })
 	group.Go(func() error { return h.listen(ctx) })
 	err := group.Wait()
 	if errors.Is(err, context.Canceled) {

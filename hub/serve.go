@@ -75,17 +75,19 @@ func (h *Hub) handler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	devices := httpgw.New(httpgw.Config{Devices: h.gateway, Contacts: h.contacts, Enroller: h.enroller, Logger: h.log})
-	return router{operators: operators, devices: devices}, nil
+	return router{operators: operators, devices: devices, hashes: http.HandlerFunc(h.serveHashes)}, nil
 }
 
 // router tells the two apart by the path as it came. http.ServeMux would first clean it, and send who asks for an object with an
 // empty name on to the collection or namespace that it lies in.
-type router struct{ operators, devices http.Handler }
+type router struct{ operators, devices, hashes http.Handler }
 
 func (m router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; path {
 	case wire.PathEnroll, wire.PathHello, wire.PathPoll, wire.PathBodies, wire.PathReport, enroll.PathJoin, httpgw.PathContacts:
 		m.devices.ServeHTTP(w, r)
+	case pathHashes:
+		m.hashes.ServeHTTP(w, r)
 	default:
 		if strings.HasPrefix(path, wire.PathStream) {
 			m.devices.ServeHTTP(w, r)

@@ -60,7 +60,7 @@ bench-agent: build build-arm ## size on disk and resident memory of the agent
 	@$(GO) run ./test/bench/agent
 
 bench-store: build ## three members beside three of etcd; QUICK=1 for a short look, JSON=FILE for a list
-	@cd test/bench/store/etcd && $(GO) build -o $(CURDIR)/bin/bench-etcd .
+	@cd test/bench/store/etcd && $(GO) build -mod=mod -o $(CURDIR)/bin/bench-etcd .
 	@$(GO) build -o bin/bench-store ./test/bench/store
 	@bin/bench-store
 

@@ -3,10 +3,14 @@
 // A seed replays identically, which its trace hash shows.
 //
 // The world is unkind: messages are late, lost, doubled, out of order, cut off in one direction or both; disks are slow; members
-// stall, and crash at any point between two commits, in the middle of an apply too; devices lose power, their files are torn by
-// it, and their runtimes go away. What a member had not committed at a crash is lost.
+// stall, and crash at any point between two commits, in the middle of an apply too; devices lose power, their agents are killed,
+// and their runtimes go away. What a member had not committed at a crash is lost.
 //
 // What it judges is the history of the run (test/history) and, after the last fault, that everything comes to rest as declared.
+//
+// Where code waits (a request to a gateway, a feed of its view) it runs as a coroutine that only the queue resumes. In place of the
+// controllers' loops and the scheduler one reconciler declares what devices run; the device's link is a small one of its own, with
+// the rules of agent/link and without signatures.
 //
 // What it does not show: data races and the loops around the cores (the cluster tests run those), the file systems' own lies (the
 // power cut tests), and how the real transports fail.

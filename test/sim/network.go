@@ -76,12 +76,10 @@ func (p port) SendSnapshot(context.Context, consensus.Member, []byte, io.Reader)
 // Send implements consensus.Transport.
 func (p port) Send(to consensus.Member, frame []byte) {
 	m := p.m
-	life := m.life
 	m.w.net.send(m.name, to.Name, func() {
 		peer := m.w.member(to.Name)
-		// A frame of a member that died meanwhile may still arrive.
-		if peer == nil || !peer.up || life > m.life {
-			return
+		if peer == nil || !peer.up {
+			return // a frame of a sender that died meanwhile does arrive
 		}
 		m.w.trace.note(m.w.now, to.Name, frame)
 		peer.node.Receive(m.name, frame)

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/drover-fleet/drover/hub/replica"
 	"github.com/drover-fleet/drover/store"
 )
 
@@ -86,4 +88,43 @@ func damage(t *testing.T, path string) {
 		return meta.Put([]byte("hash"), hash)
 	}))
 	check(t, db.Close())
+}
+
+// F30: a full store is alive and says what is wrong; it is ready again by itself.
+func TestF30FullStoreIsAliveAndNotReady(t *testing.T) {
+	h, _ := found(t, Config{Growth: replica.Growth{Limits: store.Limits{Data: store.Quota{Max: 900_000, High: 800_000, Low: 700_000}}}})
+	ctx := within(t, 30*time.Second)
+	await(t, "limits", func() bool { return h.store.Usage().Limits.Data.Max == 900_000 })
+	var full *store.QuotaError
+	for i := 0; full == nil; i++ {
+		r, err := h.replica.Propose(ctx, &store.Command{Actor: "hub:test", Ops: []store.Op{{Type: store.OpPut, Key: fmt.Sprint("~k/", i), Value: make([]byte, 50_000)}}})
+		check(t, err)
+		if r.Err != nil && !errors.As(r.Err, &full) {
+			t.Fatal(r.Err)
+		}
+	}
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, //nolint:gosec // only the answer is looked at
+	}}}
+	defer web.CloseIdleConnections()
+	status := func(path string) int {
+		resp, err := web.Get("https://" + h.id.API + path)
+		check(t, err)
+		check(t, resp.Body.Close())
+		return resp.StatusCode
+	}
+	if live, ready := status("/livez"), status("/readyz"); live != http.StatusOK || ready == http.StatusOK {
+		t.Errorf("full: got /livez %d and /readyz %d, want alive and not ready", live, ready)
+	}
+	for i := range 15 {
+		r, err := h.replica.Propose(ctx, &store.Command{Actor: "hub:test", Ops: []store.Op{{Type: store.OpDelete, Key: fmt.Sprint("~k/", i)}}})
+		check(t, err)
+		check(t, r.Err)
+	}
+	r, err := h.replica.Propose(ctx, &store.Command{Actor: "hub:test", Compact: h.store.Revision()})
+	check(t, err)
+	check(t, r.Err)
+	if ready := status("/readyz"); ready != http.StatusOK {
+		t.Errorf("freed: got /readyz %d, want ready", ready)
+	}
 }

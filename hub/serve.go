@@ -18,6 +18,7 @@ import (
 	"github.com/drover-fleet/drover/hub/apiserver"
 	"github.com/drover-fleet/drover/hub/enroll"
 	"github.com/drover-fleet/drover/hub/gateway/httpgw"
+	"github.com/drover-fleet/drover/store"
 )
 
 // probeTimeout bounds asking another member whether it lives.
@@ -106,6 +107,12 @@ func (h *Hub) checks() []apiserver.Check {
 			return nil
 		}},
 		{Name: "quorum", Ask: h.replica.Barrier},
+		{Name: "room", Ask: func(context.Context) error {
+			if u := h.store.Usage(); u.DataFull {
+				return &store.QuotaError{What: "contents", Used: u.Data, Max: u.Limits.Data.Max, Low: u.Limits.Data.Low}
+			}
+			return nil
+		}},
 		{Name: "founded", Ask: func(context.Context) error {
 			if h.enroller.get() == nil {
 				return errNotYet

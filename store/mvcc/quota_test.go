@@ -97,7 +97,7 @@ func TestF30FullEventsBlockNothingElse(t *testing.T) {
 func TestRefusalByAQuotaIsRepeatedToARetryThatComesLate(t *testing.T) {
 	b := newBench(t)
 	b.limit(smallLimits)
-	b.fill("a/")
+	_ = b.fill("a/")
 	c := &store.Command{Writer: "w", Sequence: 1, Ops: []store.Op{put("late", "1")}}
 	wantQuota(t, "first", b.do(c))
 	b.limit(store.Limits{})

@@ -54,14 +54,29 @@ func (w *script) next() mvcc.Entry {
 	for range w.rng.IntN(4) {
 		c := &store.Command{}
 		newest, oldest := w.copy.Revision(), w.copy.Compacted()
-		if w.rng.IntN(12) == 0 && newest > oldest {
+		switch n := w.rng.IntN(24); {
+		case n < 2 && newest > oldest:
 			c.Compact = oldest + 1 + store.Revision(w.rng.Uint64N(uint64(newest-oldest)))
-		} else {
+		case n == 2:
+			c.Limits = &store.Limits{EventPrefix: fmt.Sprint("k/", w.rng.IntN(4))}
+		case n == 3:
+			c.Trim = w.trim()
+		}
+		if c.Compact == 0 && c.Limits == nil && c.Trim == nil {
 			w.write(c)
 		}
 		e.Commands = append(e.Commands, w.encode(c, e.Index))
 	}
 	return e
+}
+
+// trim is whatever the journal may forget just now; nil when that is nothing.
+func (w *script) trim() *store.Trim {
+	trim, err := w.copy.PlanTrim(w.t.Context(), mvcc.TrimRule{MaxBytes: 1, Most: 20})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return trim
 }
 
 func (w *script) write(c *store.Command) {

@@ -55,6 +55,8 @@ func run(ctx context.Context, args []string) error {
 		},
 		Devices:  []string{"pi-01", "pi-02", "pi-03"},
 		Registry: "127.0.0.1:5055",
+		// Devices call every 20 s, so that somebody who stops one sees it Late and Offline within a minute.
+		HubArgs: []string{"--poll", "20s"},
 	})
 	if err != nil {
 		return err

@@ -83,8 +83,8 @@ func (g *Gateway) Hello(ctx context.Context, p Peer, h wire.Hello) (wire.HelloRe
 			return wire.HelloReply{}, err
 		}
 	}
-	if err := g.open(p.Device, h.Session); err != nil {
-		return wire.HelloReply{}, err
+	if known := g.open(p.Device, h.Session); known > h.Session {
+		return g.helloReply(d, known), nil // the view has not shown it yet
 	}
 	g.o.Contacts.Touch(p.Device, h.Session)
 	g.o.Logger.Debug("device connected", "device", p.Device, "session", h.Session, "source", p.Source)
@@ -114,25 +114,26 @@ func (g *Gateway) helloReply(d *api.Device, session uint64) wire.HelloReply {
 	}
 }
 
-// open makes the session current. The same number again is the same agent on a new connection: its session goes on.
-func (g *Gateway) open(device string, number uint64) error {
+// open makes the session current and returns the number of the one that is: a higher one stays. The same number again is the
+// same agent on a new connection: its session goes on.
+func (g *Gateway) open(device string, number uint64) uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	old := g.sessions[device]
 	switch {
 	case old == nil:
 	case old.number > number:
-		return superseded(device, old.number)
+		return old.number
 	case old.number == number:
 		if old.poll != nil {
 			old.poll(errReplaced)
 		}
-		return nil
+		return number
 	default:
 		close(old.ended)
 	}
 	g.sessions[device] = newSession(number)
-	return nil
+	return number
 }
 
 // end closes the device's session at this member. Called with mu held.

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,6 +67,13 @@ func (d *devices) Last(device string) (time.Duration, bool) {
 	defer d.mu.Unlock()
 	at, ok := d.heard[device]
 	return time.Since(at), ok
+}
+
+// stoppedOn are the uids that a device stopped by tombstone.
+func (d *devices) stoppedOn(device string) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.stopped[device])
 }
 
 func (d *devices) isOnline(device string) bool {

@@ -67,7 +67,7 @@ func TestTombstonesOfADeletedDeviceWaitForItsReturn(t *testing.T) {
 		f.addDevice("pi-1", nil)
 		f.devices.set("pi-1", true)
 		f.eventually(time.Minute, func() string { return f.left(api.KindTombstone) })
-		if got := f.devices.stopped["pi-1"]; len(got) != 1 || got[0] != uid {
+		if got := f.devices.stoppedOn("pi-1"); len(got) != 1 || got[0] != uid {
 			t.Errorf("got %v stopped on pi-1, want its copy of before", got)
 		}
 		if a := get[*api.Assignment](f, api.KindAssignment, "hello.pi-1"); a.Metadata.UID == uid {

@@ -173,7 +173,7 @@ func TestCopiesLeaveDevicesThatAreDeletedOrRelabelledAndNoOthers(t *testing.T) {
 			}
 			return ""
 		})
-		if got := f.devices.stopped[before["web.1"]]; len(got) != 1 {
+		if got := f.devices.stoppedOn(before["web.1"]); len(got) != 1 {
 			t.Errorf("got %v stopped on %s, want the one copy that left", got, before["web.1"])
 		}
 	})

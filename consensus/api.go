@@ -70,8 +70,8 @@ type Handler interface {
 	Receive(name string, frame []byte)
 	// ReceiveSnapshot reads body to its end; the transport ends it with io.EOF only if length and checksum were right.
 	ReceiveSnapshot(ctx context.Context, name string, header []byte, body io.Reader) error
-	// Unreachable reports that frames to a member were lost.
-	Unreachable(id uint64)
+	// Unreachable reports that frames to a member were lost, and how many.
+	Unreachable(id uint64, frames int)
 }
 
 // Config sets up a Node. Zero values of tunables are their defaults.
@@ -79,15 +79,18 @@ type Config struct {
 	Dir       string    // raft.db and incoming snapshots live here; must exist
 	Self      Member    // Name, PeerAddr, APIAddr; the ID is kept in raft.db
 	Applied   uint64    // what the machine holds on open
+	StateFile string    // where the machine keeps it, for warnings
 	Machine   Machine   // driven by Run
 	Transport Transport // consensus/peer, or an in-memory one
 	Logger    *slog.Logger
+	Observer  *Observer // nil: nobody looks
 
 	Tick           time.Duration // 50 ms: heartbeats every tick, so a dead leader is replaced in about a second
 	ElectionTicks  int           // 10: time-outs are random in [10, 20) ticks; CheckQuorum steps a deaf leader down in 20
 	HeartbeatTicks int           // 1
 	NoLeaderTicks  int           // 60: how long calls wait for a leader before ErrNoLeader
 	ProposalTicks  int           // 200: how long a proposal may be on its way before ErrAmbiguous
+	SlowTicks      int           // 20: a leader whose write takes so long hands over; see core_health.go
 	LearnerTicks   int           // 12000 (10 min): a learner that makes no progress for so long is removed
 
 	MaxCommand      int   // bytes, 12 MiB: above the store's largest transaction
@@ -114,6 +117,7 @@ func (c Config) withDefaults() Config {
 	def(&c.HeartbeatTicks, 1)
 	def(&c.NoLeaderTicks, 6*c.ElectionTicks)
 	def(&c.ProposalTicks, 20*c.ElectionTicks)
+	def(&c.SlowTicks, 2*c.ElectionTicks)
 	def(&c.LearnerTicks, 12000)
 	def(&c.MaxCommand, 12<<20)
 	if c.MaxPendingBytes == 0 {
@@ -147,8 +151,12 @@ func (c Config) validate() error {
 	check(c.Dir != "", "Dir is empty")
 	check(c.Self.Name != "", "Self.Name is empty")
 	check(c.Self.PeerAddr != "", "Self.PeerAddr is empty")
-	check(c.HeartbeatTicks > 0 && c.ElectionTicks > c.HeartbeatTicks,
-		"ElectionTicks (%d) must be above HeartbeatTicks (%d)", c.ElectionTicks, c.HeartbeatTicks)
+	check(c.HeartbeatTicks > 0 && c.ElectionTicks >= 5*c.HeartbeatTicks,
+		"ElectionTicks (%d) must be at least 5 times HeartbeatTicks (%d), so that a few lost heartbeats unseat nobody",
+		c.ElectionTicks, c.HeartbeatTicks)
+	check(c.SlowTicks >= c.ElectionTicks && 2*c.SlowTicks <= c.ProposalTicks,
+		"SlowTicks (%d) must be between ElectionTicks (%d), or leaders hand over for what disturbs nobody, and half of ProposalTicks (%d), "+
+			"or callers give up before they do", c.SlowTicks, c.ElectionTicks, c.ProposalTicks)
 	check(c.MaxCommand > 0 && c.MaxCommand <= MaxFrame-1<<20, "MaxCommand %d is not in 1..%d", c.MaxCommand, MaxFrame-1<<20)
 	return errors.Join(errs...)
 }
@@ -162,6 +170,9 @@ type Progress struct {
 	Lag    uint64 // entries between Match and the leader's last
 	Active bool   // heard of within an election time-out
 	State  string // probe, replicate or snapshot
+	// RoundTrip is how long the member took to answer last; 0 if it has not.
+	RoundTrip time.Duration
+	DiskLag   time.Duration // the member's own Status.Lag, as it said last
 }
 
 // Status is a snapshot of what a member knows.
@@ -176,6 +187,16 @@ type Status struct {
 	Entries   uint64 // entries kept in the log
 	Members   []Member
 	Progress  map[uint64]Progress // by id, on the leader only
+
+	Waiting      int   // commands between Propose and its answer, on this member
+	WaitingBytes int64 // theirs
+
+	LogPath  string // raft.db
+	LogBytes int64  // its size as a file, which shrinks only when it is rewritten
+	// Lag is the longest that a write to the log or the machine has taken of late, or the present one if that is longer; 0 is
+	// less than a tick. See Config.SlowTicks.
+	Lag time.Duration
+
 	// Fenced says why this member takes no part, empty when it does: probation after a start, an old copy that waits
 	// to be given the state again, or removed from the group.
 	Fenced string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3/tracker"
 )
@@ -23,10 +24,12 @@ func (n *Node) Propose(ctx context.Context, cmd []byte) (any, error) {
 		return nil, ErrBusy
 	}
 	n.pending += size
+	n.proposals++
 	n.mu.Unlock()
 	defer func() {
 		n.mu.Lock()
 		n.pending -= size
+		n.proposals--
 		n.mu.Unlock()
 	}()
 	return n.await(ctx, func(in *input, id uint64) {
@@ -88,6 +91,8 @@ func (n *Node) Status() Status {
 	first, _ := n.log.FirstIndex()
 	last, _ := n.log.LastIndex()
 	s.Entries = last + 1 - first
+	s.Waiting, s.WaitingBytes = n.proposals, n.pending
+	s.LogPath, s.LogBytes = n.log.Path(), n.log.Size()
 	return s
 }
 
@@ -178,7 +183,8 @@ func (c *core) view() map[uint64]Progress {
 	}
 	out := map[uint64]Progress{}
 	for id, pr := range c.progress() {
-		p := Progress{Match: pr.Match, Lag: c.last - min(pr.Match, c.last), Active: c.alive(id), State: "probe"}
+		p := Progress{Match: pr.Match, Lag: c.last - min(pr.Match, c.last), Active: c.alive(id), State: "probe",
+			DiskLag: time.Duration(c.health.reports[id].lag) * c.cfg.Tick}
 		switch pr.State {
 		case tracker.StateReplicate:
 			p.State = "replicate"

@@ -79,6 +79,7 @@ type core struct {
 	promoteAt uint64            // tick before which no promotion is proposed again
 	heard     map[uint64]uint64 // leader: tick of the last raft message from each member
 	snapSent  map[uint64]snapState
+	health    health
 
 	out output
 }
@@ -90,6 +91,7 @@ func newCore(cfg Config, storage raft.Storage, meta raftlog.Meta, proposer uint6
 		id: meta.Identity.ID, identity: meta.Identity, conf: meta.Conf,
 		members: map[uint64]Member{}, hints: map[uint64]Member{}, records: map[uint64]raftlog.Record{},
 		recSent: map[uint64]raftlog.Record{}, learners: map[uint64]learnerWatch{}, snapSent: map[uint64]snapState{}, heard: map[uint64]uint64{},
+		health:  health{reports: map[uint64]report{}},
 		applied: cfg.Applied, term: meta.Hard.GetTerm(), commit: meta.Hard.GetCommit(),
 	}
 	members, err := decodeMembers(meta.Conf.Members)
@@ -141,37 +143,6 @@ func (c *core) activate() error {
 	return nil
 }
 
-// coreStorage shows raft the durable log with two corrections: the commit index is not below what the machine has
-// applied, and a snapshot is what the machine holds now.
-type coreStorage struct{ *core }
-
-func (s coreStorage) InitialState() (*pb.HardState, *pb.ConfState, error) {
-	hard, _, err := s.storage.InitialState()
-	if err != nil {
-		return nil, nil, err
-	}
-	commit := max(hard.GetCommit(), min(s.core.applied, s.core.last))
-	return &pb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(commit)},
-		pb.EnsureConfState(s.core.conf.State), nil
-}
-
-func (s coreStorage) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
-	return s.storage.Entries(lo, hi, maxSize)
-}
-func (s coreStorage) Term(i uint64) (uint64, error) { return s.storage.Term(i) }
-func (s coreStorage) LastIndex() (uint64, error)    { return s.storage.LastIndex() }
-func (s coreStorage) FirstIndex() (uint64, error)   { return s.storage.FirstIndex() }
-
-func (s coreStorage) Snapshot() (*pb.Snapshot, error) {
-	term, err := s.storage.Term(s.core.applied)
-	if err != nil || s.core.applied == 0 {
-		return nil, raft.ErrSnapshotTemporarilyUnavailable
-	}
-	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{
-		Index: new(s.core.applied), Term: new(term), ConfState: s.core.conf.State,
-	}}, nil
-}
-
 // step takes what happened and returns what is to be done.
 func (c *core) step(in input) (output, error) {
 	c.out = output{}
@@ -220,6 +191,7 @@ func (c *core) pump() {
 }
 
 func (c *core) onPersisted(ack persistAck) error {
+	c.noteAck(ack)
 	if ack.reset {
 		return c.onReset()
 	}
@@ -246,6 +218,7 @@ func (c *core) release(acks []*pb.Message) {
 }
 
 func (c *core) onApplied(ack applyAck) {
+	c.noteApplied(ack)
 	if ack.gen != c.gen || c.rn == nil {
 		return
 	}
@@ -259,6 +232,7 @@ func (c *core) onApplied(ack applyAck) {
 
 func (c *core) onTick() {
 	c.tick++
+	c.tickDisk()
 	if c.rn == nil {
 		c.tickFenced()
 		return
@@ -268,6 +242,7 @@ func (c *core) onTick() {
 	c.tickProposals()
 	c.tickReads()
 	c.tickLeader()
+	c.tickPings()
 }
 
 func (c *core) onMessage(m inMessage) error {
@@ -379,7 +354,7 @@ func (c *core) persist(m *pb.Message) {
 		w.install = &install{seed: raftlog.Seed{Begin: raftlog.EntryID{Index: s.GetIndex(), Term: s.GetTerm()}}}
 		c.last = s.GetIndex()
 	}
-	c.out.persist = append(c.out.persist, w)
+	c.hand(w)
 }
 
 // handOut gives committed entries to the machine. Conf changes take effect here, before the machine has recorded their
@@ -392,6 +367,10 @@ func (c *core) handOut(m *pb.Message) error {
 		c.compactor.note(e)
 	}
 	c.out.apply = append(c.out.apply, applyWork{gen: c.gen, entries: m.GetEntries(), acks: m.GetResponses()})
+	if n := len(m.GetEntries()); n > 0 {
+		last := handedOut{gen: c.gen, index: m.GetEntries()[n-1].GetIndex(), tick: c.tick}
+		c.health.state.handed = append(c.health.state.handed, last)
+	}
 	return nil
 }
 
@@ -419,6 +398,8 @@ func (c *core) onLeaderChange() {
 		return
 	}
 	clear(c.recSent)
+	clear(c.health.reports)
+	c.health.ledSince = c.tick
 	for id := range c.members {
 		c.heard[id] = c.tick // a new leader gives everyone the full time
 	}

@@ -39,13 +39,27 @@ type inSnapshot struct {
 
 // output is everything that is to be done now. Order within send is kept per receiver.
 type output struct {
-	send      []outMessage
-	persist   []persistWork
-	apply     []applyWork
-	snapshots []snapOrder
-	discard   []string // files of snapshots that raft did not want
-	done      []completion
-	confMoved bool // the published membership changed: publish before handing out apply
+	send       []outMessage
+	persist    []persistWork
+	apply      []applyWork
+	snapshots  []snapOrder
+	discard    []string // files of snapshots that raft did not want
+	done       []completion
+	proposed   []batchSize
+	slow       []slowChange
+	handedOver []string // names
+	confMoved  bool     // the published membership changed: publish before handing out apply
+}
+
+// batchSize is one entry that was proposed, and slowChange the beginning or the end of a slow disk; both are for observers.
+type batchSize struct {
+	commands int
+	bytes    int64
+}
+
+type slowChange struct {
+	part DiskPart
+	slow bool
 }
 
 type outMessage struct {

@@ -264,6 +264,7 @@ func (c *core) tickLeader() {
 	}
 	if c.leads() {
 		c.tendLearners(progress)
+		c.tickOffice(progress)
 	}
 }
 

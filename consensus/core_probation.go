@@ -105,6 +105,10 @@ func (c *core) onControl(name string, ctl *control) error {
 		c.onReplace(name, ctl.From, *ctl.Replace)
 	case ctl.Replaced != nil:
 		c.onReplaced(*ctl.Replaced)
+	case ctl.Ping != nil:
+		c.onPing(ctl.From, *ctl.Ping)
+	case ctl.Pong != nil:
+		c.onPong(ctl.From.ID, *ctl.Pong)
 	}
 	return nil
 }
@@ -261,7 +265,7 @@ func (c *core) onReplaced(r replaced) {
 		c.members[m.ID] = m
 	}
 	id := c.identity
-	c.out.persist = append(c.out.persist, persistWork{reset: &id, members: encodeMembers(r.Members)})
+	c.hand(persistWork{reset: &id, members: encodeMembers(r.Members)})
 }
 
 func (c *core) onReset() error {

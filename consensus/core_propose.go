@@ -38,6 +38,7 @@ func (c *core) pumpProposals() {
 			f.ids = append(f.ids, p.id)
 		}
 		c.props.flights = append(c.props.flights, f)
+		c.out.proposed = append(c.out.proposed, batchSize{commands: n, bytes: int64(size)})
 		c.props.waiting = c.props.waiting[n:]
 	}
 }

@@ -20,6 +20,7 @@ type Node struct {
 	log      *raftlog.Log
 	core     *core // of the loop's goroutine only, once Run runs
 	proposer uint64
+	observe  Observer
 	view     map[uint64]Progress // of the loop's goroutine; replaced, never changed, so that readers may keep it
 	viewed   uint64              // tick at which view was made
 
@@ -34,6 +35,7 @@ type Node struct {
 	inboxBytes int
 	ran        bool
 	nextID     uint64
+	proposals  int   // between Propose and its answer
 	pending    int64 // bytes of commands between Propose and its answer
 	waiters    map[uint64]chan completion
 	applied    uint64
@@ -44,6 +46,13 @@ type Node struct {
 	ledTerm    uint64
 	leadership chan struct{} // closed and replaced when leadership changes
 	sending    map[uint64]bool
+	pings      map[uint64]sentPing // the last one to each member, until it is answered
+	trips      map[uint64]time.Duration
+}
+
+type sentPing struct {
+	seq uint64
+	at  time.Time
 }
 
 type appliedWait struct {
@@ -161,6 +170,20 @@ func (n *Node) dispatch(ctx context.Context, out output, transfers *sync.WaitGro
 	}
 	n.discard(out.discard)
 	n.finish(out.done)
+	n.report(out)
+}
+
+// report tells the observer what the core decided.
+func (n *Node) report(out output) {
+	for _, b := range out.proposed {
+		n.observe.Proposed(b.commands, b.bytes)
+	}
+	for _, s := range out.slow {
+		n.observe.SlowDisk(s.part, s.slow)
+	}
+	for _, name := range out.handedOver {
+		n.observe.HandedOver(name)
+	}
 }
 
 func (n *Node) send(m outMessage) {
@@ -175,6 +198,11 @@ func (n *Node) send(m outMessage) {
 		n.cfg.Logger.Error("frame to member", "member", m.to.Name, "err", err)
 		return
 	}
+	if m.ctl != nil && m.ctl.Ping != nil {
+		n.mu.Lock()
+		n.pings[m.to.ID] = sentPing{seq: m.ctl.Ping.Seq, at: time.Now()}
+		n.mu.Unlock()
+	}
 	n.cfg.Transport.Send(m.to, frame)
 }
 
@@ -183,11 +211,24 @@ func (n *Node) publish(out output) {
 	c := n.core
 	s := Status{
 		ID: c.id, Name: n.cfg.Self.Name, Leader: c.lead, Term: c.term, Applied: c.applied, Committed: c.commit, Last: c.last,
-		Fenced: c.phase.String(), Progress: n.progressNow(),
+		Fenced: c.phase.String(), Progress: n.progressNow(), Lag: time.Duration(c.health.lag(c.tick)) * n.cfg.Tick,
 	}
+	leads := c.rn != nil && c.leads()
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if out.confMoved {
+	moved, turned := s.Term != n.status.Term || s.Leader != n.status.Leader, leads != n.led || (leads && c.term != n.ledTerm)
+	n.publishLocked(s, out.confMoved, leads)
+	n.mu.Unlock()
+	if moved {
+		n.observe.LeaderChanged(s.Term, s.Leader)
+	}
+	if turned {
+		n.observe.Led(s.Term, leads)
+	}
+}
+
+func (n *Node) publishLocked(s Status, confMoved, leads bool) {
+	c := n.core
+	if confMoved {
 		n.conf = c.conf
 		s.Members = sortedMembers(c.members)
 	} else {
@@ -195,7 +236,7 @@ func (n *Node) publish(out output) {
 	}
 	n.status = s
 	n.advanceLocked(c.applied)
-	n.setLeadershipLocked(c.term, c.rn != nil && c.leads())
+	n.setLeadershipLocked(c.term, leads)
 }
 
 // progressNow is rebuilt at most once a tick: it allocates, and nobody reads it more often.
@@ -204,9 +245,19 @@ func (n *Node) progressNow() map[uint64]Progress {
 		return nil
 	}
 	if n.viewed != n.core.tick || n.view == nil {
-		n.viewed, n.view = n.core.tick, n.core.view()
+		n.viewed, n.view = n.core.tick, n.withTrips(n.core.view())
 	}
 	return n.view
+}
+
+func (n *Node) withTrips(view map[uint64]Progress) map[uint64]Progress {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for id, p := range view {
+		p.RoundTrip = n.trips[id]
+		view[id] = p
+	}
+	return view
 }
 
 func (n *Node) advanceLocked(applied uint64) {
@@ -261,8 +312,46 @@ func (h handler) Receive(name string, frame []byte) {
 	}
 	h.n.mu.Unlock()
 	signal(h.n.wake)
+	if full {
+		h.n.observe.FramesLost(name, 1)
+	}
+	if ctl != nil && ctl.Pong != nil {
+		h.answered(name, ctl)
+	}
 }
 
-func (h handler) Unreachable(id uint64) {
+// answered measures the way to a member and back, including what both loops had to do first.
+func (h handler) answered(name string, ctl *control) {
+	n, id := h.n, ctl.From.ID
+	n.mu.Lock()
+	sent, asked := n.pings[id]
+	if asked = asked && ctl.From.Name == name && sent.seq == ctl.Pong.Seq; !asked {
+		n.mu.Unlock()
+		return
+	}
+	delete(n.pings, id)
+	took := time.Since(sent.at)
+	n.trips[id] = took
+	n.mu.Unlock()
+	n.observe.RoundTrip(name, took)
+}
+
+func (h handler) Unreachable(id uint64, frames int) {
+	if frames > 0 {
+		if m, ok := h.n.memberByID(id); ok {
+			h.n.observe.FramesLost(m.Name, frames)
+		}
+	}
 	h.n.post(func(in *input) { in.unreachable = append(in.unreachable, id) })
+}
+
+func (n *Node) memberByID(id uint64) (Member, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, m := range n.status.Members {
+		if m.ID == id {
+			return m, true
+		}
+	}
+	return Member{}, false
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -168,7 +169,8 @@ func newNode(cfg Config, log *raftlog.Log, meta raftlog.Meta) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		cfg: cfg, log: log, core: core, proposer: proposer,
+		cfg: cfg, log: log, core: core, proposer: proposer, observe: cfg.Observer.orNothing(),
+		pings: map[uint64]sentPing{}, trips: map[uint64]time.Duration{},
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), leadership: make(chan struct{}),
 		waiters: map[uint64]chan completion{}, sending: map[uint64]bool{},
 		appender: newQueue[persistWork](), applier: newQueue[applyJob](),

@@ -128,6 +128,7 @@ func (s *Stepped) Step(ticks int) ([]Answer, []SnapshotOrder, error) {
 		s.n.applier.put(applyJob{apply: &out.apply[i]})
 	}
 	s.n.discard(out.discard)
+	s.n.report(out)
 	var answers []Answer
 	for _, d := range out.done {
 		answers = append(answers, Answer{ID: d.id, Value: d.value, Err: d.err})
@@ -194,7 +195,7 @@ func (s *Stepped) append(due bool, acks []persistAck) error {
 	if !due {
 		return nil
 	}
-	if err := s.n.log.Append(s.ride); err != nil {
+	if err := s.n.sync(s.ride); err != nil {
 		return err
 	}
 	s.ride, s.riding = raftlog.Batch{}, false

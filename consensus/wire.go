@@ -28,6 +28,8 @@ type control struct {
 	Records  []raftlog.Record `cbor:"5,keyasint,omitempty"`
 	Replace  *replace         `cbor:"6,keyasint,omitempty"`
 	Replaced *replaced        `cbor:"7,keyasint,omitempty"`
+	Ping     *ping            `cbor:"8,keyasint,omitempty"`
+	Pong     *pong            `cbor:"9,keyasint,omitempty"`
 }
 
 // query asks what is recorded of the sender, who has (Term, Last).
@@ -60,6 +62,16 @@ type replaced struct {
 	Old     uint64   `cbor:"1,keyasint"`
 	New     uint64   `cbor:"2,keyasint"`
 	Members []Member `cbor:"3,keyasint"`
+}
+
+// ping asks for a sign of life and how the receiver's disk does.
+type ping struct {
+	Seq uint64 `cbor:"1,keyasint"`
+}
+
+type pong struct {
+	Seq uint64 `cbor:"1,keyasint"` // the ping's
+	Lag uint64 `cbor:"2,keyasint"` // ticks: the longest write of late, or the present one
 }
 
 // decodeStrict bounds what a control message may hold before anything is allocated for it.

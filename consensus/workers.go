@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
@@ -38,7 +39,7 @@ func (n *Node) runAppender(ctx context.Context) error {
 			}
 			special := k < len(works)
 			if len(acks) > 0 || (special && riding) {
-				if err := n.log.Append(ride); err != nil {
+				if err := n.sync(ride); err != nil {
 					return err
 				}
 				ride, riding = raftlog.Batch{}, false
@@ -57,6 +58,20 @@ func (n *Node) runAppender(ctx context.Context) error {
 			works = works[k:]
 		}
 	}
+}
+
+// sync makes a batch durable.
+func (n *Node) sync(b raftlog.Batch) error {
+	began := time.Now()
+	if err := n.log.Append(b); err != nil {
+		return err
+	}
+	size := uint64(0)
+	for _, e := range b.Entries {
+		size += entrySize(e)
+	}
+	n.observe.LogSynced(time.Since(began), len(b.Entries), int64(size))
+	return nil
 }
 
 // replace does the two steps that begin a new log: a snapshot, or a new id.
@@ -156,10 +171,16 @@ func (n *Node) apply(works []applyWork, have uint64) (uint64, error) {
 		ack.acks = append(ack.acks, w.acks...)
 	}
 	if len(entries) > 0 {
+		began := time.Now()
 		results, err := n.cfg.Machine.Apply(entries)
 		if err != nil {
 			return have, fmt.Errorf("apply entries %d to %d: %w", entries[0].Index, ack.index, err)
 		}
+		commands := 0
+		for _, e := range entries {
+			commands += len(e.Commands)
+		}
+		n.observe.Applied(time.Since(began), len(entries), commands)
 		if ack.results, err = match(entries, mine, results, n.proposer); err != nil {
 			return have, err
 		}

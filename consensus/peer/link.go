@@ -47,7 +47,7 @@ func (t *Transport) Send(to consensus.Member, frame []byte) {
 	h := t.handler
 	t.mu.Unlock()
 	if full {
-		h.Unreachable(to.ID)
+		h.Unreachable(to.ID, 1)
 	}
 }
 
@@ -98,8 +98,8 @@ func (t *Transport) runLink(ctx context.Context, key linkKey, l *outLink, h cons
 			return
 		}
 		t.cfg.Logger.Debug("stream to member", "member", l.to.Name, "err", err)
-		_, id := l.take() // stale by the time the next attempt succeeds: raft repeats what matters
-		h.Unreachable(id)
+		lost, id := l.take() // stale by the time the next attempt succeeds: raft repeats what matters
+		h.Unreachable(id, len(lost))
 		if pause.wait(ctx, t.cfg.BackoffMax) != nil {
 			return
 		}

@@ -95,7 +95,7 @@ func newInbox() *inbox {
 }
 
 func (i *inbox) Receive(name string, frame []byte) { i.frames <- name + ":" + string(frame) }
-func (i *inbox) Unreachable(id uint64)             { i.unreachable <- id }
+func (i *inbox) Unreachable(id uint64, _ int)      { i.unreachable <- id }
 func (i *inbox) ReceiveSnapshot(_ context.Context, name string, header []byte, body io.Reader) error {
 	return i.snapshot(name, header, body)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -110,6 +111,15 @@ func (l *Log) Close() error { return l.db.Close() }
 
 // Path is the file's path, for messages.
 func (l *Log) Path() string { return l.path }
+
+// Size is the file's size in bytes, 0 if it cannot be told.
+func (l *Log) Size() int64 {
+	info, err := os.Stat(l.path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
 
 // Meta returns what is durable besides the entries.
 func (l *Log) Meta() Meta {

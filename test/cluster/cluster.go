@@ -144,7 +144,7 @@ func (c *Cluster) add(name string) *Member {
 func (c *Cluster) base(m *Member) consensus.Config {
 	return consensus.Config{
 		Dir: m.Dir, Self: consensus.Member{Name: m.Name, PeerAddr: m.Addr, APIAddr: "api." + m.Name + ":1"},
-		Tick: c.opts.Tick, Logger: c.opts.Logger.With("member", m.Name),
+		Tick: c.opts.Tick, SlowTicks: 100, Logger: c.opts.Logger.With("member", m.Name),
 	}
 }
 

@@ -6,8 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/drover-fleet/drover/api/await"
 	"github.com/drover-fleet/drover/api/retry"
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/cache"
@@ -35,6 +34,7 @@ type Deps struct {
 	Now      func() time.Time
 	Random   retry.Random
 	Logger   *slog.Logger
+	Waiter   await.Waiter // how loops wait; nil: by the runtime's clock
 	Resolver images.Resolver
 	// Presence says how devices are judged; its Contacts are what all members heard.
 	Presence presence.Config
@@ -47,13 +47,13 @@ type Runner interface {
 
 // Informers makes the set that the loops share. They are for one leadership: make new ones for the next.
 func Informers(d Deps) *cache.Set {
-	return cache.NewSet(d.Client, cache.Options{Resync: resync, Random: d.Random, Logger: d.Logger})
+	return cache.NewSet(d.Client, cache.Options{Resync: resync, Random: d.Random, Logger: d.Logger, Waiter: d.Waiter})
 }
 
 // List is every loop, written out. The loops add their handlers to the informers, which must not run yet.
 func List(d Deps, informers *cache.Set) []*reconcile.Loop {
 	as := func(name string) reconcile.Deps {
-		r := reconcile.Deps{Client: d.Client, Informers: informers, Now: d.Now, Random: d.Random, Logger: d.Logger}
+		r := reconcile.Deps{Client: d.Client, Informers: informers, Now: d.Now, Random: d.Random, Logger: d.Logger, Waiter: d.Waiter}
 		if d.As != nil {
 			r.Client = d.As(name)
 		}
@@ -83,26 +83,28 @@ func Run(ctx context.Context, d Deps, more ...func(*cache.Set) Runner) error {
 	for _, make := range more {
 		runners = append(runners, make(informers))
 	}
-	return run(ctx, informers, runners)
+	return run(ctx, await.Or(d.Waiter), informers, runners)
 }
 
 // run returns when ctx ends or a runner fails, with all of them joined.
-func run(ctx context.Context, informers *cache.Set, runners []Runner) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return informers.Run(ctx) })
-	group.Go(func() error {
-		if informers.WaitSynced(ctx) != nil {
-			return nil // ctx ended
-		}
-		for _, r := range runners {
-			group.Go(func() error {
-				if err := r.Run(ctx); err != nil && ctx.Err() == nil {
-					return fmt.Errorf("run controllers: %w", err)
-				}
-				return nil
-			})
-		}
+func run(ctx context.Context, w await.Waiter, informers *cache.Set, runners []Runner) error {
+	office := ctx
+	ctx, cancel := context.WithCancelCause(office)
+	defer cancel(nil)
+	began := []func(){func() { _ = informers.Run(ctx) }} // ends with ctx only
+	for _, r := range runners {
+		began = append(began, func() {
+			if informers.WaitSynced(ctx) != nil {
+				return // ctx ended
+			}
+			if err := r.Run(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("run controllers: %w", err))
+			}
+		})
+	}
+	w.All(began...)
+	if office.Err() != nil {
 		return nil
-	})
-	return group.Wait()
+	}
+	return context.Cause(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/await"
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/retry"
 	"github.com/drover-fleet/drover/client"
@@ -21,7 +22,7 @@ const (
 	batch = 200
 )
 
-// Config is what the scheduler needs. All fields are required.
+// Config is what the scheduler needs. Every field is required, save Waiter.
 type Config struct {
 	// Client is fenced by the term of the leadership under which the scheduler runs.
 	Client client.Client
@@ -30,6 +31,8 @@ type Config struct {
 	Now       func() time.Time
 	Random    retry.Random
 	Logger    *slog.Logger
+	// Waiter is how the loop waits; nil: by the runtime's clock.
+	Waiter await.Waiter
 }
 
 // Scheduler is the loop.
@@ -41,6 +44,7 @@ type Scheduler struct {
 
 // New makes a scheduler; it adds handlers to the informers, which must not run yet.
 func New(c Config) *Scheduler {
+	c.Waiter = await.Or(c.Waiter)
 	s := &Scheduler{
 		Config: c, pending: newPending(),
 		workloads: c.Informers.Of(api.KindWorkload), revisions: c.Informers.Of(api.KindWorkloadRevision),
@@ -62,7 +66,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		return nil // ctx ended
 	}
 	failing := retry.Attempts{Policy: retry.Policy{Base: 5 * time.Millisecond, Max: 30 * time.Second}, Random: s.Random}
-	for s.wait(ctx, s.pending.wake, 0) {
+	for {
+		if s.Waiter.Wait(ctx, await.Forever, s.pending.wake); ctx.Err() != nil {
+			return nil
+		}
 		err := s.pass(ctx)
 		if err == nil {
 			failing.Succeeded()
@@ -70,25 +77,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 		delay := failing.Failed(err)
 		s.Logger.Warn("scheduler: will try again", "err", err, "delay", delay)
-		s.wait(ctx, nil, delay)
+		s.Waiter.Wait(ctx, delay, nil)
 	}
-	return nil
-}
-
-// wait blocks until wake, or for d when it is not zero; false when ctx ended.
-func (s *Scheduler) wait(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
-	var timer <-chan time.Time
-	if d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		timer = t.C
-	}
-	select {
-	case <-wake:
-	case <-timer:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
 }
 
 // pass serves all workloads that are due from one snapshot. Those that fail are due again.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/drover-fleet/drover/api/await"
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/wire"
 )
@@ -90,10 +91,8 @@ func (o *outbox) answered(q *wire.BodiesRequest) {
 // sendReports sends the latest report whenever there is one, until something fails.
 func (s *Session) sendReports(ctx context.Context, c Conn) error {
 	for {
-		select {
-		case <-ctx.Done():
+		if s.c.Waiter.Wait(ctx, await.Forever, s.out.reportReady); ctx.Err() != nil {
 			return ctx.Err()
-		case <-s.out.reportReady:
 		}
 		for r := s.out.takeReport(); r != nil; r = s.out.takeReport() {
 			if err := s.sendReport(ctx, c, r); err != nil {
@@ -133,10 +132,8 @@ const partOfBodies = 64
 // fetchBodies asks for what is wanted, until something fails.
 func (s *Session) fetchBodies(ctx context.Context, c Conn) error {
 	for {
-		select {
-		case <-ctx.Done():
+		if s.c.Waiter.Wait(ctx, await.Forever, s.out.wantReady); ctx.Err() != nil {
 			return ctx.Err()
-		case <-s.out.wantReady:
 		}
 		q := s.out.wanted()
 		if q == nil {

@@ -31,7 +31,7 @@ func (s *Session) polls(ctx context.Context, c Conn, hold time.Duration) error {
 	hold = min(hold, maxHold)
 	var last told
 	for ctx.Err() == nil {
-		q, began := s.question(last), time.Now()
+		q, began := s.question(last), s.c.Waiter.Now()
 		var reply wire.PollReply
 		err := s.within(ctx, hold+s.c.PollMargin, func(ctx context.Context) (err error) {
 			reply, err = c.Poll(ctx, q)
@@ -51,11 +51,11 @@ func (s *Session) polls(ctx context.Context, c Conn, hold time.Duration) error {
 			if err != nil {
 				return fmt.Errorf("poll: %w", err)
 			}
-			last = told{d.Position, d.BundleHash, time.Now()}
+			last = told{d.Position, d.BundleHash, s.c.Waiter.Now()}
 			s.tellSink(func(k Sink) { k.Desired(*reply.Desired) })
 		}
-		if reply.Desired == nil && len(reply.Commands) == 0 && time.Since(began) < tooSoon {
-			sleep(ctx, tooSoon+time.Duration(s.c.Random(int64(tooSoon))))
+		if reply.Desired == nil && len(reply.Commands) == 0 && s.c.Waiter.Now().Sub(began) < tooSoon {
+			s.c.Waiter.Wait(ctx, tooSoon+time.Duration(s.c.Random(int64(tooSoon))), nil)
 		}
 	}
 	return ctx.Err()
@@ -68,7 +68,7 @@ func (s *Session) question(last told) wire.Poll {
 	q := wire.Poll{Session: s.number}
 	s.mu.Unlock()
 	q.Held, q.BundleHash = s.c.Source.Held()
-	if q.Held.Older(last.position) && time.Since(last.at) < s.c.AskAgain {
+	if q.Held.Older(last.position) && s.c.Waiter.Now().Sub(last.at) < s.c.AskAgain {
 		q.Held, q.BundleHash = last.position, last.hash
 	}
 	return q

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-fleet/drover/api/await"
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/retry"
 	"github.com/drover-fleet/drover/api/wire"
@@ -36,6 +37,7 @@ type Config struct {
 
 	Random retry.Random
 	Logger *slog.Logger
+	Waiter await.Waiter // nil: the runtime's
 
 	Retry      retry.Policy  // between rounds over all endpoints; default 1 s to 2 min
 	Timeout    time.Duration // of each exchange save polls and streams; default 30 s
@@ -51,6 +53,7 @@ func (c *Config) setDefaults() {
 	if c.Learn == nil {
 		c.Learn = func([]string) error { return nil }
 	}
+	c.Waiter = await.Or(c.Waiter)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -148,7 +151,7 @@ func (s *Session) Run(ctx context.Context) error {
 		s.mu.Unlock()
 		if len(all) == 0 {
 			s.down("", fault.Unreachable.Errorf("no hub endpoint is known"), 0)
-			<-ctx.Done()
+			s.c.Waiter.Wait(ctx, await.Forever, nil)
 			break
 		}
 		endpoint := all[turn%len(all)]
@@ -163,7 +166,7 @@ func (s *Session) Run(ctx context.Context) error {
 		tried++
 		wait := s.c.Retry.DelayAfter(err, (tried+len(all)-1)/len(all), s.c.Random)
 		s.down(endpoint, err, wait)
-		sleep(ctx, wait)
+		s.c.Waiter.Wait(ctx, wait, nil)
 	}
 	s.down("", ctx.Err(), 0)
 	return ctx.Err()
@@ -197,11 +200,11 @@ func (s *Session) connect(ctx context.Context, endpoint string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s.out.reconnected()
-	var wg sync.WaitGroup
-	wg.Go(func() { cancel(s.polls(ctx, c, hold)) })
-	wg.Go(func() { cancel(s.sendReports(ctx, c)) })
-	wg.Go(func() { cancel(s.fetchBodies(ctx, c)) })
-	wg.Wait()
+	s.c.Waiter.All(
+		func() { cancel(s.polls(ctx, c, hold)) },
+		func() { cancel(s.sendReports(ctx, c)) },
+		func() { cancel(s.fetchBodies(ctx, c)) },
+	)
 	s.mu.Lock()
 	s.conn = nil
 	s.mu.Unlock()
@@ -239,7 +242,7 @@ func (s *Session) hello(ctx context.Context, endpoint string, c Conn) (time.Dura
 
 // within bounds an exchange; running into the bound is told from the caller's own end.
 func (s *Session) within(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
-	bounded, cancel := context.WithTimeout(ctx, d)
+	bounded, cancel := s.c.Waiter.Within(ctx, d, context.DeadlineExceeded)
 	defer cancel()
 	err := fn(bounded)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
@@ -259,7 +262,7 @@ func (s *Session) up(endpoint string, c Conn, reply wire.HelloReply) {
 		s.learned = learned
 	}
 	s.conn = c
-	s.state = State{Connected: true, Endpoint: endpoint, LastSuccess: time.Now(), Endpoints: s.endpoints()}
+	s.state = State{Connected: true, Endpoint: endpoint, LastSuccess: s.c.Waiter.Now(), Endpoints: s.endpoints()}
 	state := s.state
 	s.mu.Unlock()
 	if changed {
@@ -274,7 +277,7 @@ func (s *Session) up(endpoint string, c Conn, reply wire.HelloReply) {
 func (s *Session) alive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state.LastSuccess = time.Now()
+	s.state.LastSuccess = s.c.Waiter.Now()
 }
 
 func (s *Session) down(endpoint string, err error, next time.Duration) {
@@ -304,13 +307,4 @@ func usable(endpoints []string) []string {
 		}
 	}
 	return out
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

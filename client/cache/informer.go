@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/await"
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/retry"
 	"github.com/drover-fleet/drover/client"
@@ -31,6 +32,7 @@ type Options struct {
 	Backoff retry.Policy
 	Random  retry.Random // required
 	Logger  *slog.Logger // required
+	Waiter  await.Waiter // nil: the runtime's
 }
 
 // Change is what happened to one object. Old is nil for a new one, New is nil for one that is gone; both are the same
@@ -68,6 +70,7 @@ type Informer struct {
 
 // New makes an informer of a kind. It does nothing until Run.
 func New(c client.Client, kind *api.Kind, o Options) *Informer {
+	o.Waiter = await.Or(o.Waiter)
 	if o.Backoff.Base <= 0 {
 		o.Backoff.Base = 50 * time.Millisecond
 	}
@@ -126,12 +129,7 @@ func (i *Informer) pause(ctx context.Context, a *retry.Attempts, verb string, er
 	}
 	d := a.Failed(err)
 	i.o.Logger.Debug("cache: will try again", "verb", verb, "kind", i.kind.Plural, "err", err, "delay", d)
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	i.o.Waiter.Wait(ctx, d, nil)
 }
 
 // relist reads all pages at one revision and tells handlers what differs from the cache.
@@ -177,7 +175,7 @@ func (i *Informer) relist(ctx context.Context) (string, error) {
 func (i *Informer) watch(ctx context.Context, from string, alive func()) (string, error) {
 	if i.o.Resync > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, i.o.Resync, errResync)
+		ctx, cancel = i.o.Waiter.Within(ctx, i.o.Resync, errResync)
 		defer cancel()
 	}
 	w, err := i.c.Watch(ctx, i.kind, client.WatchOptions{
@@ -261,10 +259,8 @@ func (i *Informer) WaitFor(ctx context.Context, seen func() bool) error {
 		if seen() {
 			return nil
 		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s to be seen: %w", i.kind.Plural, ctx.Err())
+		if i.o.Waiter.Wait(ctx, await.Forever, moved); ctx.Err() != nil {
+			return fmt.Errorf("wait for %s to be seen: %w", i.kind.Plural, context.Cause(ctx))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/await"
 	"github.com/drover-fleet/drover/client"
 )
 
@@ -19,6 +20,7 @@ type Set struct {
 
 // NewSet makes an empty set. Namespace and selectors of o should be empty: they would hide objects from all users.
 func NewSet(c client.Client, o Options) *Set {
+	o.Waiter = await.Or(o.Waiter)
 	return &Set{c: c, o: o, informers: map[*api.Kind]*Informer{}}
 }
 
@@ -56,20 +58,18 @@ func (s *Set) all() []*Informer {
 
 // Run runs all informers until ctx ends and has joined them when it returns.
 func (s *Set) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
+	var all []func()
 	for _, i := range s.all() {
-		wg.Go(func() { _ = i.Run(ctx) }) // ends with ctx only
+		all = append(all, func() { _ = i.Run(ctx) }) // ends with ctx only
 	}
-	wg.Wait()
+	s.o.Waiter.All(all...)
 	return nil
 }
 
 // WaitSynced blocks until every informer has its first list, or ctx ends.
 func (s *Set) WaitSynced(ctx context.Context) error {
 	for _, i := range s.all() {
-		select {
-		case <-i.Synced():
-		case <-ctx.Done():
+		if s.o.Waiter.Wait(ctx, await.Forever, i.Synced()); ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}

@@ -19,7 +19,7 @@ func (s *Set) Transact(ctx context.Context, c client.Client, tx client.Transacti
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, seeTimeout)
+	ctx, cancel := s.o.Waiter.Within(ctx, seeTimeout, context.DeadlineExceeded)
 	defer cancel()
 	for n, item := range tx.Items {
 		if err := s.see(ctx, item, res[n]); err != nil {

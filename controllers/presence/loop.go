@@ -50,7 +50,7 @@ func New(d reconcile.Deps, c Config) *reconcile.Loop {
 
 func (l *loop) reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := l.Now()
-	if l.judging.IsZero() || now.Sub(l.last) > lagged {
+	if gap := now.Sub(l.last); l.judging.IsZero() || gap > lagged || gap < 0 {
 		l.judging = now
 	}
 	l.last = now

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/drover-fleet/drover/api/await"
 	"github.com/drover-fleet/drover/api/retry"
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/cache"
@@ -23,6 +24,8 @@ type Deps struct {
 	Now    func() time.Time
 	Random retry.Random
 	Logger *slog.Logger
+	// Waiter is how loops wait; nil: by the runtime's clock.
+	Waiter await.Waiter
 }
 
 // Write does all of the writes or none, then waits until the informers show them, so that the caller's next decision is

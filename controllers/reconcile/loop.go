@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-fleet/drover/api/await"
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/retry"
 )
@@ -28,17 +29,19 @@ type Loop struct {
 	Do      Func
 	Random  retry.Random
 	Logger  *slog.Logger
+	Waiter  await.Waiter
 
-	mu    sync.Mutex
-	queue *queue
-	wake  chan struct{} // one slot: something changed that a sleeping worker should see
+	mu      sync.Mutex
+	queue   *queue
+	wake    chan struct{}       // one slot: something changed that a sleeping worker should see
+	failing *retry.Backoff[Key] // made by the first step, so that Backoff may be set before
 }
 
 // NewLoop makes a loop that starts with Run. Keys may be added before.
 func NewLoop(name string, d Deps, do Func) *Loop {
 	return &Loop{
 		Name: name, Workers: 1, Backoff: retry.Policy{Base: 5 * time.Millisecond, Max: 1000 * time.Second},
-		Do: do, Random: d.Random, Logger: d.Logger.With("controller", name),
+		Do: do, Random: d.Random, Logger: d.Logger.With("controller", name), Waiter: await.Or(d.Waiter),
 		queue: newQueue(), wake: make(chan struct{}, 1),
 	}
 }
@@ -54,7 +57,7 @@ func (l *Loop) Add(key Key, cause string) {
 // AddAfter wakes a key later.
 func (l *Loop) AddAfter(key Key, cause string, d time.Duration) {
 	l.mu.Lock()
-	l.queue.addAt(key, cause, time.Now().Add(d))
+	l.queue.addAt(key, cause, l.Waiter.Now().Add(d))
 	l.mu.Unlock()
 	l.signal()
 }
@@ -68,73 +71,66 @@ func (l *Loop) signal() {
 
 // Run works until ctx ends; it has joined its workers when it returns.
 func (l *Loop) Run(ctx context.Context) error {
-	failing := retry.NewBackoff[Key](l.Backoff, l.Random)
-	var wg sync.WaitGroup
-	for range max(l.Workers, 1) {
-		wg.Go(func() {
-			for {
-				rq, ok := l.take(ctx)
-				if !ok {
-					return
+	workers := make([]func(), max(l.Workers, 1))
+	for i := range workers {
+		workers[i] = func() {
+			for ctx.Err() == nil {
+				if worked, next := l.Step(ctx); !worked {
+					l.Waiter.Wait(ctx, next, l.wake)
 				}
-				l.work(ctx, rq, failing)
 			}
-		})
+		}
 	}
-	wg.Wait()
+	l.Waiter.All(workers...)
 	return nil
 }
 
-// take waits for a key; false when ctx ended.
-func (l *Loop) take(ctx context.Context) (Request, bool) {
-	for ctx.Err() == nil {
-		l.mu.Lock()
-		rq, ok := l.queue.take(time.Now())
-		more := len(l.queue.waiting) > 0
-		due, later := l.queue.next()
-		l.mu.Unlock()
-		if ok {
-			if more {
-				l.signal() // the slot held one wake for several keys
-			}
-			return rq, true
-		}
-		l.sleep(ctx, due, later)
+// Step takes the next key that is due and calls Do for it. When none is, next is how long until one will be, unless something
+// wakes one sooner; await.Forever when none waits.
+func (l *Loop) Step(ctx context.Context) (worked bool, next time.Duration) {
+	rq, ok, next := l.take()
+	if ok {
+		l.work(ctx, rq)
 	}
-	return Request{}, false
+	return ok, next
 }
 
-func (l *Loop) sleep(ctx context.Context, due time.Time, later bool) {
-	var timer <-chan time.Time
-	if later {
-		t := time.NewTimer(time.Until(due))
-		defer t.Stop()
-		timer = t.C
+func (l *Loop) take() (rq Request, ok bool, next time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failing == nil {
+		l.failing = retry.NewBackoff[Key](l.Backoff, l.Random)
 	}
-	select {
-	case <-l.wake:
-	case <-timer:
-	case <-ctx.Done():
+	now := l.Waiter.Now()
+	if rq, ok = l.queue.take(now); ok {
+		if len(l.queue.waiting) > 0 {
+			l.signal() // the slot held one wake for several keys
+		}
+		return rq, true, 0
 	}
+	if due, later := l.queue.next(); later {
+		return rq, false, max(due.Sub(now), 0)
+	}
+	return rq, false, await.Forever
 }
 
 // work calls Do once. A failed request comes back with its cause, unless a newer one woke the key.
-func (l *Loop) work(ctx context.Context, rq Request, failing *retry.Backoff[Key]) {
+func (l *Loop) work(ctx context.Context, rq Request) {
 	res, err := l.Do(ctx, rq)
 	var again time.Duration
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		again = failing.Failed(rq.Key, err)
+		again = l.failing.Failed(rq.Key, err)
 		l.report(rq, again, err)
 	default:
-		failing.Succeeded(rq.Key)
+		l.failing.Succeeded(rq.Key)
 		again = res.After
 	}
 	l.mu.Lock()
 	l.queue.done(rq.Key)
 	if again > 0 {
-		l.queue.addAt(rq.Key, rq.Cause, time.Now().Add(again))
+		l.queue.addAt(rq.Key, rq.Cause, l.Waiter.Now().Add(again))
 	}
 	l.mu.Unlock()
 	l.signal()

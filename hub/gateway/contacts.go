@@ -8,6 +8,8 @@ import (
 // Contacts knows when each device was last heard of, by this member or by another that told of it. Ages are measured on this
 // process's monotonic clock, and only ages travel between members. Nothing of it is stored. Safe for concurrent use.
 type Contacts struct {
+	now func() time.Time // never steps
+
 	mu    sync.Mutex
 	seen  map[string]contact
 	fresh map[string]bool // heard of here since the last Fresh
@@ -29,15 +31,18 @@ type Contact struct {
 const maxContactAge = 30 * 24 * time.Hour
 
 // NewContacts makes an empty table.
-func NewContacts() *Contacts {
-	return &Contacts{seen: map[string]contact{}, fresh: map[string]bool{}}
+func NewContacts() *Contacts { return NewContactsBy(time.Now) }
+
+// NewContactsBy makes an empty table that measures by a clock of the caller's, which never steps.
+func NewContactsBy(now func() time.Time) *Contacts {
+	return &Contacts{now: now, seen: map[string]contact{}, fresh: map[string]bool{}}
 }
 
 // Touch notes that bytes of the device came in now, at this member.
 func (c *Contacts) Touch(device string, session uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen[device] = contact{session, time.Now()}
+	c.seen[device] = contact{session, c.now()}
 	c.fresh[device] = true
 }
 
@@ -49,7 +54,7 @@ func (c *Contacts) Last(device string) (age time.Duration, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	return time.Since(s.at), true
+	return c.now().Sub(s.at), true
 }
 
 // Forget drops a device that no longer exists.
@@ -67,7 +72,7 @@ func (c *Contacts) Fresh(all bool) []Contact {
 	var out []Contact
 	for d, s := range c.seen {
 		if all || c.fresh[d] {
-			out = append(out, Contact{Device: d, Session: s.session, AgeMillis: uint64(max(time.Since(s.at), 0) / time.Millisecond)})
+			out = append(out, Contact{Device: d, Session: s.session, AgeMillis: uint64(max(c.now().Sub(s.at), 0) / time.Millisecond)})
 		}
 	}
 	clear(c.fresh)
@@ -78,7 +83,7 @@ func (c *Contacts) Fresh(all bool) []Contact {
 func (c *Contacts) Merge(list []Contact) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
+	now := c.now()
 	for _, m := range list {
 		if m.AgeMillis > uint64(maxContactAge/time.Millisecond) {
 			continue

@@ -52,3 +52,13 @@ func (g *Gateway) PollNow(ctx context.Context, p Peer, q wire.Poll) (reply wire.
 	}
 	return wire.PollReply{}, false, err
 }
+
+// Woken signals that PollNow may have more to say to the device; nil when it has no session here.
+func (g *Gateway) Woken(device string) <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s := g.sessions[device]; s != nil {
+		return s.dirty
+	}
+	return nil
+}

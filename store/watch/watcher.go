@@ -69,6 +69,9 @@ func (w *Watcher) Try(ctx context.Context) (b store.Batch, ok bool, err error) {
 	}
 }
 
+// Ready signals, with one slot, that a Try after one that had nothing may have something. Next takes the same signals.
+func (w *Watcher) Ready() <-chan struct{} { return w.ready }
+
 // Close ends the watcher and lets go of its buffer.
 func (w *Watcher) Close() { w.fail(store.ErrClosed, true) }
 

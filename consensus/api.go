@@ -47,7 +47,9 @@ var (
 	ErrStopped   = errors.New("the node has stopped")
 	ErrRemoved   = errors.New("this member was removed from the group")
 	ErrNameTaken = errors.New("another member has this name; remove it first")
+	ErrAddrTaken = errors.New("another member has this peer address")
 	ErrUnknown   = errors.New("no such member")
+	ErrLearner   = errors.New("the member is a learner, which has no vote and cannot lead")
 	ErrLastVoter = errors.New("the last voter cannot be removed")
 )
 

@@ -128,7 +128,34 @@ func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
 	return err
 }
 
-// TransferLeader makes a voter the leader.
+// UpdateMember gives the member with m's ID, or name if the ID is 0, other addresses, and returns it as it is then. An empty
+// address stays what it was. The member itself must be started with them: before or after makes no difference, since members
+// find it again when both agree. ErrUnknown, ErrAddrTaken.
+func (n *Node) UpdateMember(ctx context.Context, m Member) (Member, error) {
+	members := n.Members()
+	i := slices.IndexFunc(members, func(o Member) bool { return o.ID == m.ID || (m.ID == 0 && o.Name == m.Name) })
+	if i < 0 {
+		return Member{}, fmt.Errorf("update member %q: %w", m.Name, ErrUnknown)
+	}
+	want := members[i]
+	if m.PeerAddr != "" {
+		want.PeerAddr = m.PeerAddr
+	}
+	if m.APIAddr != "" {
+		want.APIAddr = m.APIAddr
+	}
+	value, err := n.awaitChange(ctx, confWait{change: confChange{Op: opUpdate, Member: want}})
+	if err != nil {
+		return Member{}, err
+	}
+	got, ok := value.(Member)
+	if !ok {
+		return Member{}, fmt.Errorf("update member %q: got %T", m.Name, value)
+	}
+	return got, nil
+}
+
+// TransferLeader makes a voter the leader, and tries until ctx ends. ErrUnknown, ErrLearner.
 func (n *Node) TransferLeader(ctx context.Context, id uint64) error {
 	_, err := n.awaitChange(ctx, confWait{transfer: id})
 	return err

@@ -20,6 +20,7 @@ const (
 	opPromote = "promote"
 	opRemove  = "remove"
 	opReplace = "replace"
+	opUpdate  = "update"
 )
 
 // promoteLag is how many entries a learner may miss and still become a voter.
@@ -62,8 +63,11 @@ func (c *core) pumpChanges() {
 // fulfilled judges a wish by the membership as this member has applied it.
 func (c *core) fulfilled(w confWait) (value any, done bool, err error) {
 	if w.transfer != 0 {
-		if _, ok := c.members[w.transfer]; !ok {
+		switch m, ok := c.members[w.transfer]; {
+		case !ok:
 			return nil, true, ErrUnknown
+		case m.Learner:
+			return nil, true, ErrLearner
 		}
 		return nil, c.lead == w.transfer, nil
 	}
@@ -74,6 +78,8 @@ func (c *core) fulfilled(w confWait) (value any, done bool, err error) {
 			return nil, true, fmt.Errorf("add %s at %s: %w (at %s)", m.Name, w.change.Member.PeerAddr, ErrNameTaken, m.PeerAddr)
 		}
 		return m, ok, nil
+	case opUpdate:
+		return c.updated(w.change.Member)
 	default:
 		id := w.change.Member.ID
 		if _, ok := c.members[id]; !ok {
@@ -84,6 +90,20 @@ func (c *core) fulfilled(w confWait) (value any, done bool, err error) {
 		}
 		return nil, false, nil
 	}
+}
+
+// updated tells whether a member has the addresses that somebody wants it to have.
+func (c *core) updated(want Member) (value any, done bool, err error) {
+	m, ok := c.members[want.ID]
+	if !ok {
+		return nil, true, ErrUnknown
+	}
+	for _, o := range c.members {
+		if o.ID != m.ID && o.PeerAddr == want.PeerAddr {
+			return nil, true, fmt.Errorf("move %s to %s: %w: %s", m.Name, want.PeerAddr, ErrAddrTaken, o.Name)
+		}
+	}
+	return m, m.PeerAddr == want.PeerAddr && m.APIAddr == want.APIAddr, nil
 }
 
 func (c *core) attempt(w confWait) {
@@ -121,6 +141,8 @@ func (c *core) propose(change confChange) {
 		cc.Changes = append(cc.Changes, one(pb.ConfChangeAddNode, id))
 	case opRemove:
 		cc.Changes = append(cc.Changes, one(pb.ConfChangeRemoveNode, id))
+	case opUpdate: // raft knows no addresses; the entry orders the change among the others
+		cc.Changes = append(cc.Changes, one(pb.ConfChangeUpdateNode, id))
 	case opReplace: // two changes at once pass through a joint configuration, which raft leaves by itself
 		cc.Changes = append(cc.Changes, one(pb.ConfChangeRemoveNode, change.Old), one(pb.ConfChangeAddLearnerNode, id))
 	}
@@ -154,6 +176,10 @@ func (c *core) applyConf(e *pb.Entry) error {
 		c.members[change.Member.ID] = change.Member
 	case opRemove:
 		delete(c.members, change.Member.ID)
+	case opUpdate:
+		m := c.members[change.Member.ID]
+		m.PeerAddr, m.APIAddr = change.Member.PeerAddr, change.Member.APIAddr
+		c.members[m.ID] = m
 	case opReplace:
 		delete(c.members, change.Old)
 		c.members[change.Member.ID] = change.Member
@@ -179,6 +205,8 @@ func (c *core) fits(cc *pb.ConfChangeV2, change confChange) bool {
 		return false
 	case change.Op == opAdd:
 		return !exists && !nameTaken
+	case change.Op == opUpdate:
+		return exists
 	case change.Op == opPromote:
 		return exists && slices.Contains(c.conf.State.GetLearners(), change.Member.ID)
 	case change.Op == opRemove:

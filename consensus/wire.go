@@ -199,7 +199,7 @@ func decodeMembers(data []byte) ([]Member, error) {
 
 // confChange is the context of a membership entry: what was asked for. Members judge it alike when they apply it.
 type confChange struct {
-	Op     string `cbor:"1,keyasint"` // add, promote, remove or replace
+	Op     string `cbor:"1,keyasint"` // add, promote, remove, replace or update
 	Member Member `cbor:"2,keyasint"`
 	Old    uint64 `cbor:"3,keyasint,omitempty"` // replace: the id that goes
 }

@@ -12,8 +12,8 @@ import (
 //   - A member is slow while a write to its log, or a call of its machine, has lasted SlowTicks or longer.
 //   - Every member tells the leader its lag: the longest write of late, or the present one.
 //   - A slow leader hands over to a voter that is heard of, has all but the newest entries, and whose lag is below half of
-//     SlowTicks. With several it is the one with the least. With none the leader stays: all are slow, and an election, which
-//     needs their disks, would only add to it.
+//     SlowTicks, if such voters are a majority without it. Of them it is the one with the least lag. If they are none, a slow
+//     disk is part of every majority, so nothing would be gained, and an election, which waits for disks itself, might not end.
 //   - A leader that took office less than restFactor times SlowTicks ago stays too. With what members remember of each other's
 //     lag this makes it at most one change in an episode.
 //
@@ -182,14 +182,19 @@ func (c *core) tickOffice(progress map[uint64]tracker.Progress) {
 // healthiest is the voter to hand over to, if there is one.
 func (c *core) healthiest(progress map[uint64]tracker.Progress) (best Member, ok bool) {
 	limit := uint64(c.cfg.SlowTicks)
+	quick := map[uint64]bool{}
 	for _, m := range c.others() {
 		r, said := c.health.reports[m.ID]
 		pr := progress[m.ID]
 		fit := !m.Learner && said && c.tick-r.tick <= limit/2 && 2*r.lag < limit &&
 			c.alive(m.ID) && pr.State == tracker.StateReplicate && pr.Match+promoteLag >= c.last
+		if fit {
+			quick[m.ID] = true
+		}
 		if fit && (!ok || r.lag < c.health.reports[best.ID].lag) {
 			best, ok = m, true
 		}
 	}
-	return best, ok
+	enough := majority(c.conf.State.GetVoters(), quick) && len(c.conf.State.GetVotersOutgoing()) == 0
+	return best, ok && enough
 }

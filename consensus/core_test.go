@@ -24,7 +24,10 @@ type rig struct {
 	cut   map[[2]uint64]bool
 	lines map[uint64][]string // commands applied
 	done  map[uint64]completion
-	sent  map[string]int // raft messages by "from type"
+	sent  map[string]int   // raft messages by "from type"
+	slow  map[uint64]bool  // disks that do not say that a write has ended
+	held  map[uint64]input // what they will say
+	mute  map[uint64]bool  // members whose control messages are lost
 }
 
 type disk struct {
@@ -39,7 +42,7 @@ func (d *disk) InitialState() (*pb.HardState, *pb.ConfState, error) {
 func newRig(t *testing.T, n int) *rig {
 	t.Helper()
 	r := &rig{t: t, cores: map[uint64]*core{}, disks: map[uint64]*disk{}, cut: map[[2]uint64]bool{},
-		lines: map[uint64][]string{}, done: map[uint64]completion{}, sent: map[string]int{}}
+		lines: map[uint64][]string{}, done: map[uint64]completion{}, sent: map[string]int{}, slow: map[uint64]bool{}, held: map[uint64]input{}, mute: map[uint64]bool{}}
 	var members []Member
 	state := &pb.ConfState{}
 	for id := uint64(1); id <= uint64(n); id++ {
@@ -89,7 +92,14 @@ func (r *rig) step(id uint64, in input) {
 	var next input
 	for _, w := range out.persist {
 		r.persist(id, w)
-		next.persisted = append(next.persisted, persistAck{gen: w.gen, acks: w.acks})
+		ack := persistAck{gen: w.gen, acks: w.acks}
+		if r.slow[id] {
+			held := r.held[id]
+			held.persisted = append(held.persisted, ack)
+			r.held[id] = held
+			continue
+		}
+		next.persisted = append(next.persisted, ack)
 	}
 	for _, w := range out.apply {
 		next.applied = append(next.applied, r.apply(id, w))
@@ -113,7 +123,7 @@ func (r *rig) post(from uint64, m outMessage) {
 	}
 	name := r.disks[from].meta.Identity.Name
 	r.queue = append(r.queue, func() {
-		if !r.cut[[2]uint64{from, m.to.ID}] && r.cores[m.to.ID] != nil {
+		if !r.cut[[2]uint64{from, m.to.ID}] && (m.ctl == nil || !r.mute[from]) && r.cores[m.to.ID] != nil {
 			r.step(m.to.ID, input{messages: []inMessage{{name: name, raft: m.raft, ctl: m.ctl}}})
 		}
 	})
@@ -156,6 +166,15 @@ func (r *rig) apply(id uint64, w applyWork) applyAck {
 		}
 	}
 	return ack
+}
+
+// quicken ends what a slow disk has held back.
+func (r *rig) quicken(id uint64) {
+	r.slow[id] = false
+	in := r.held[id]
+	delete(r.held, id)
+	r.step(id, in)
+	r.settle()
 }
 
 func (r *rig) settle() {

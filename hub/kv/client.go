@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fxamacker/cbor/v2"
 	"github.com/google/uuid"
 
 	"github.com/drover-fleet/drover/api/fault"
@@ -200,7 +201,7 @@ func (c *Client) Propose(ctx context.Context, command *store.Command) (store.Res
 // Range reads. A stale read shows what the member has; any other shows everything acknowledged before the call. An answer is
 // cut short, with More, at a few MiB.
 func (c *Client) Range(ctx context.Context, r store.RangeRequest, stale bool) (*store.RangeResult, error) {
-	body, err := encode(rangeRequest{Start: r.Start, End: r.End, Revision: r.Revision, Limit: r.Limit, Stale: stale})
+	body, err := encode(rangeRequest{Start: r.Start, End: cbor.ByteString(r.End), Revision: r.Revision, Limit: r.Limit, Stale: stale})
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +218,7 @@ func (c *Client) Range(ctx context.Context, r store.RangeRequest, stale bool) (*
 
 // Watch starts a watcher at the member; it has begun when Watch returns. previous asks for the versions before events.
 func (c *Client) Watch(ctx context.Context, r store.WatchRequest, previous bool) (*Watcher, error) {
-	body, err := encode(watchRequest{Start: r.Start, End: r.End, From: r.From, Progress: r.Progress, Previous: previous})
+	body, err := encode(watchRequest{Start: r.Start, End: cbor.ByteString(r.End), From: r.From, Progress: r.Progress, Previous: previous})
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ type memoEntry struct {
 }
 
 func (m *memo) encode(rq *watchRequest, b *store.Batch) ([]byte, error) {
-	key := memoKey{rq.Start, rq.End, rq.Previous, b.Revision, len(b.Events)}
+	key := memoKey{rq.Start, string(rq.End), rq.Previous, b.Revision, len(b.Events)}
 	if body := m.find(key); body != nil {
 		return body, nil
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fxamacker/cbor/v2"
+
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/store"
 )
@@ -26,12 +28,14 @@ func (p *pair) kv() store.KV {
 	return store.KV{Key: p.Key, Value: p.Value, CreateRevision: p.Created, ModRevision: p.Mod, Version: p.Version}
 }
 
+// The end of a range is what follows the last key by its bytes, and need not be text.
 type rangeRequest struct {
-	_          struct{} `cbor:",toarray"`
-	Start, End string
-	Revision   store.Revision
-	Limit      int
-	Stale      bool
+	_        struct{} `cbor:",toarray"`
+	Start    string
+	End      cbor.ByteString
+	Revision store.Revision
+	Limit    int
+	Stale    bool
 }
 
 type rangeReply struct {
@@ -43,10 +47,11 @@ type rangeReply struct {
 }
 
 type watchRequest struct {
-	_          struct{} `cbor:",toarray"`
-	Start, End string
-	From       store.Revision
-	Progress   bool
+	_        struct{} `cbor:",toarray"`
+	Start    string
+	End      cbor.ByteString
+	From     store.Revision
+	Progress bool
 	// Previous asks for the version before each event too.
 	Previous bool
 }

@@ -197,7 +197,7 @@ func (c *serverConn) rangeOf(ctx context.Context, body []byte) (*rangeReply, err
 		}
 	}
 	out := &rangeReply{}
-	next := store.RangeRequest{Start: rq.Start, End: rq.End, Revision: rq.Revision}
+	next := store.RangeRequest{Start: rq.Start, End: string(rq.End), Revision: rq.Revision}
 	for size := 0; ; {
 		next.Limit = rangePage
 		if rq.Limit > 0 {
@@ -270,7 +270,7 @@ func (c *serverConn) endWatch(id uint64) {
 }
 
 func (c *serverConn) watch(ctx context.Context, id uint64, rq watchRequest) error {
-	w, err := c.s.Backend.Watch(ctx, store.WatchRequest{Start: rq.Start, End: rq.End, From: rq.From, Progress: rq.Progress})
+	w, err := c.s.Backend.Watch(ctx, store.WatchRequest{Start: rq.Start, End: string(rq.End), From: rq.From, Progress: rq.Progress})
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,9 @@ type Bundle struct {
 	Problems   []Problem         // assignments that are left out, and why
 	// Newest is the highest revision of a change that went in; NewestTombstone that of the tombstones.
 	Newest, NewestTombstone uint64
+	// Unsure is the highest revision of a change of an assignment that is left out: in a view that has not come so far in every kind,
+	// what the assignment refers to may only seem to be missing.
+	Unsure uint64
 	// secrets are the values that the device may ask for, by the key of their reference.
 	secrets map[string][]byte
 }
@@ -56,6 +59,7 @@ func Build(in Inputs, keyed KeyedHash) (*Bundle, error) {
 		}
 		if err != nil {
 			b.Problems = append(b.Problems, Problem{a, err.Error()})
+			b.Unsure = max(b.Unsure, in.Changed[a.Metadata.UID])
 			continue
 		}
 		data, err := wire.Encode(body)

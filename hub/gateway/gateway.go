@@ -30,6 +30,9 @@ type Options struct {
 	Sign func(context string, payload []byte) (wire.Signed, error)
 	// KeyedHash makes ids of secret values; the same key on every member.
 	KeyedHash KeyedHash
+	// MarkProgress asks for bookmarks on the watches of Client now, for a device waits until this member's view is known to have come
+	// far enough; nil: they come when they come.
+	MarkProgress func()
 	// Endpoints are the URLs of all members, told to devices; nil tells none.
 	Endpoints func() []string
 	Contacts  *Contacts // shared with whoever judges presence; nil makes one
@@ -69,6 +72,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.MarkProgress == nil {
+		o.MarkProgress = func() {}
 	}
 	if o.Endpoints == nil {
 		o.Endpoints = func() []string { return nil }

@@ -62,6 +62,9 @@ func (g *Gateway) Poll(ctx context.Context, p Peer, q wire.Poll) (wire.PollReply
 				}
 			}
 			again = time.After(recordAgain)
+		case wait:
+			g.o.MarkProgress()
+			again = time.After(recordAgain)
 		case behind:
 			if patience == nil {
 				patience = time.After(g.o.BehindWait)

@@ -17,10 +17,12 @@ import (
 //  1. A member whose view of any kind is older than inputs waits: it may not have what the recorder had. Every kind's view is a
 //     prefix of history, and inputs are revisions of changes of that very kind, so each member reaches them by its own events.
 //  2. A member whose bundle has the recorded hash (and no tombstone newer than the record) may say it, at the recorded position.
-//  3. A member whose bundle differs records it, at a revision above the one before, and says it after it saw its record.
-//  4. A device that holds a position above the record that a member sees is ahead of that member, which decides nothing.
+//  3. A member whose bundle leaves assignments out waits until its view of every kind has come to where it saw them change: what
+//     they refer to was written before them, and is on its way.
+//  4. A member whose bundle differs records it, at a revision above the one before, and says it after it saw its record.
+//  5. A device that holds a position above the record that a member sees is ahead of that member, which decides nothing.
 //
-// By 1 and 3 the inputs of the line never go back in any kind, so what a device is told never goes back. The position's revision
+// By 1 and 4 the inputs of the line never go back in any kind, so what a device is told never goes back. The position's revision
 // is the newest change among the inputs where that is above the record before (then it says why), else the device's
 // own resourceVersion. Both are below the revision of the record itself, so no position is ever ahead of the store, and the
 // device's resourceVersion is at least the revision of the record before, hence above its position: positions only grow.
@@ -95,6 +97,11 @@ func judge(id Identity, d *api.Device, seen map[string]progress, held wire.Posit
 		return nothing // never had anything, has nothing
 	case rec.revision == 0, rec.hash != b.Hash.String(), epochOf(rec.revision) < id.Epoch,
 		b.NewestTombstone > rec.inputs[api.KindTombstone.Plural]:
+		for _, p := range seen {
+			if p.at < b.Unsure {
+				return wait
+			}
+		}
 		return decide
 	case held.Revision == rec.revision && heldHash.String() == rec.hash:
 		return nothing

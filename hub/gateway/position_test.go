@@ -24,6 +24,21 @@ func TestWhatAMemberMayDecideFollowsFromWhatTheDeviceHolds(t *testing.T) {
 	}
 	fresh := map[string]progress{"assignments": {at: rev(2, 5)}}
 	stale := map[string]progress{"assignments": {at: rev(2, 4)}}
+	half := *b
+	half.Hash, half.Unsure = other, rev(2, 5)
+	behindInOne := map[string]progress{"assignments": {at: rev(2, 5)}, "workloadrevisions": {at: rev(2, 4)}}
+	for _, c := range []struct {
+		name string
+		seen map[string]progress
+		want verdict
+	}{
+		{"what is missing may be on its way", behindInOne, wait},
+		{"what is missing is known to be", fresh, decide},
+	} {
+		if got := judge(id, recorded(rev(2, 5), b.Hash), c.seen, wire.Position{}, nil, &half); got != c.want {
+			t.Errorf("%s: verdict %d, want %d", c.name, got, c.want)
+		}
+	}
 	fresher := recorded(rev(2, 5), b.Hash)
 	anew := &api.Device{Metadata: api.ObjectMeta{Name: "d", ResourceVersion: strconv.FormatUint(rev(2, 7), 10)}}
 	if got, err := strconv.ParseUint(nextRecord(id, anew, fresh, &Bundle{Newest: rev(2, 4)}).Desired.Revision, 10, 64); err != nil || got < rev(2, 7) {

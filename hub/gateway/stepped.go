@@ -45,6 +45,8 @@ func (g *Gateway) PollNow(ctx context.Context, p Peer, q wire.Poll) (reply wire.
 		if err = g.record(ctx, st); fault.Is(err, fault.Conflict) {
 			err = nil
 		}
+	case wait:
+		g.o.MarkProgress()
 	case behind:
 		err = fault.Ahead.Errorf("member %s is behind device %s, which holds revision %d: try another member", g.o.Member, p.Device, q.Held.Revision)
 	case otherCluster:

@@ -26,6 +26,7 @@ import (
 // hub is one store with its authority; members serve it.
 type hub struct {
 	t         *testing.T
+	store     *mvcc.Store
 	backend   *registry.LocalBackend
 	registry  *registry.Registry
 	sealer    *registry.Sealer
@@ -45,7 +46,7 @@ func newHub(t *testing.T, offset time.Duration, sameCA *hub) *hub {
 	s, err := mvcc.Open(filepath.Join(t.TempDir(), "state.db"), mvcc.Options{})
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Close()) })
-	h.backend = registry.Local(s)
+	h.store, h.backend = s, registry.Local(s)
 	h.sealer, err = registry.NewSealer(make([]byte, 32))
 	check(t, err)
 	h.registry, err = registry.New(h.backend, registry.Options{Sealer: h.sealer, Now: h.now})
@@ -104,7 +105,7 @@ func (h *hub) member(o memberOptions) *member {
 			return gateway.Identity{ClusterID: id, Epoch: e.Number, EpochID: e.ID}, true
 		},
 		Sign:      func(c string, p []byte) (wire.Signed, error) { return wire.Sign(signer(t, key), leaf.Raw, c, p) },
-		KeyedHash: h.sealer.KeyedHash, PollHold: o.hold, BehindWait: 100 * time.Millisecond, StreamDeadline: 5 * time.Second,
+		KeyedHash: h.sealer.KeyedHash, MarkProgress: h.store.Progress, PollHold: o.hold, BehindWait: 100 * time.Millisecond, StreamDeadline: 5 * time.Second,
 	})
 	check(t, err)
 	en, err := enroll.New(enroll.Config{Client: h.admin, Authority: h.authority, Now: h.now, Records: h.records,

@@ -57,7 +57,7 @@ func (f *fleet) openGate(m *member) error {
 			sum := sha256.Sum256(value)
 			return sum[:]
 		},
-		Now: w.wall, BehindWait: time.Nanosecond,
+		Now: w.wall, BehindWait: time.Nanosecond, MarkProgress: m.store.Progress,
 		Sleep: func(context.Context, time.Duration) bool {
 			return w.current.sleep(w.between(20*time.Millisecond, 200*time.Millisecond))
 		},

@@ -11,9 +11,12 @@ import (
 
 // Machine is what the log drives. One goroutine calls it.
 type Machine interface {
-	// Apply applies committed entries in order and saves the last index with its effect, in the same transaction.
-	// results[i][j] answers entries[i].Commands[j]. An error is a broken disk: the node stops cleanly.
+	// Apply applies committed entries in order. results[i][j] answers entries[i].Commands[j]. An error is a broken disk: the
+	// node stops cleanly.
 	Apply(entries []Entry) (results [][]any, err error)
+	// Synced is the index up to which the effects outlive a power cut; it is saved with them in one transaction. Entries after it are
+	// kept in the log, and applied again after a start.
+	Synced() uint64
 	// Snapshot opens a consistent copy as of the last applied index. The reader may be read while Apply goes on;
 	// Close must be called.
 	Snapshot() (index uint64, r io.ReadCloser, err error)

@@ -61,6 +61,7 @@ type core struct {
 
 	last    uint64 // last index handed out for persisting
 	applied uint64 // the machine has applied up to here
+	synced  uint64 // and has in its file up to here
 	appTerm uint64 // term of the entry at applied, 0 if unknown
 	commit  uint64
 	term    uint64
@@ -92,7 +93,7 @@ func newCore(cfg Config, storage raft.Storage, meta raftlog.Meta, proposer uint6
 		members: map[uint64]Member{}, hints: map[uint64]Member{}, records: map[uint64]raftlog.Record{},
 		recSent: map[uint64]raftlog.Record{}, learners: map[uint64]learnerWatch{}, snapSent: map[uint64]snapState{}, heard: map[uint64]uint64{},
 		health:  health{reports: map[uint64]report{}},
-		applied: cfg.Applied, term: meta.Hard.GetTerm(), commit: meta.Hard.GetCommit(),
+		applied: cfg.Applied, synced: cfg.Applied, term: meta.Hard.GetTerm(), commit: meta.Hard.GetCommit(),
 	}
 	members, err := decodeMembers(meta.Conf.Members)
 	if err != nil {
@@ -199,7 +200,7 @@ func (c *core) onPersisted(ack persistAck) error {
 		return nil
 	}
 	if ack.installed != 0 {
-		c.applied, c.appTerm = ack.installed, c.termOf(ack.installed)
+		c.applied, c.synced, c.appTerm = ack.installed, ack.installed, c.termOf(ack.installed)
 		c.compactor.reset(ack.installed)
 	}
 	c.release(ack.acks)
@@ -222,7 +223,7 @@ func (c *core) onApplied(ack applyAck) {
 	if ack.gen != c.gen || c.rn == nil {
 		return
 	}
-	c.applied, c.appTerm = max(c.applied, ack.index), ack.term
+	c.applied, c.synced, c.appTerm = max(c.applied, ack.index), max(c.synced, ack.synced), ack.term
 	c.release(ack.acks)
 	for _, r := range ack.results {
 		c.onResult(r)

@@ -37,8 +37,8 @@ func (c *compactor) note(e *pb.Entry) {
 	}
 }
 
-// target is the index up to which the log has to go for its bounds, given the applied index.
-func (c *compactor) target(applied, entries, bytes uint64) uint64 {
+// target is the index up to which the log has to go for its bounds, given the index up to which the machine's own file goes.
+func (c *compactor) target(synced, applied, entries, bytes uint64) uint64 {
 	var t uint64
 	if applied > entries {
 		t = applied - entries
@@ -49,7 +49,7 @@ func (c *compactor) target(applied, entries, bytes uint64) uint64 {
 		}
 		t = max(t, m.index)
 	}
-	return min(t, applied)
+	return min(t, synced)
 }
 
 func (c *compactor) dropped(index uint64) {
@@ -57,12 +57,12 @@ func (c *compactor) dropped(index uint64) {
 	c.marks = drop(c.marks, func(m mark) bool { return m.index <= index })
 }
 
-// maybeCompact drops entries behind what the machine has applied, within the bounds; a member that is alive and needs
-// them may stretch the bounds.
+// maybeCompact drops entries that this machine has in its file, within the bounds; a member that is alive and needs them may
+// stretch the bounds.
 func (c *core) maybeCompact() {
-	target := c.compactor.target(c.applied, c.cfg.KeepEntries, c.cfg.KeepBytes)
+	target := c.compactor.target(c.synced, c.applied, c.cfg.KeepEntries, c.cfg.KeepBytes)
 	if floor := c.needed(); floor < target {
-		hard := c.compactor.target(c.applied, holdFactor*c.cfg.KeepEntries, holdFactor*c.cfg.KeepBytes)
+		hard := c.compactor.target(c.synced, c.applied, holdFactor*c.cfg.KeepEntries, holdFactor*c.cfg.KeepBytes)
 		target = max(floor, hard)
 	}
 	byBytes := len(c.compactor.marks) > 0 && target >= c.compactor.marks[0].index && c.compactor.bytes > c.cfg.KeepBytes

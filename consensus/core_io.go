@@ -102,6 +102,7 @@ type applyWork struct {
 type applyAck struct {
 	gen     uint64
 	index   uint64
+	synced  uint64 // the machine's
 	term    uint64
 	acks    []*pb.Message
 	results []applyResult

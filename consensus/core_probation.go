@@ -43,7 +43,7 @@ func (c *core) startProbation(meta raftlog.Meta) {
 		answers: map[uint64]timedAnswer{},
 	}
 	if c.probe.virgin {
-		c.applied, c.appTerm = 0, 0 // whatever the machine holds is replaced by the first snapshot
+		c.applied, c.synced, c.appTerm = 0, 0, 0 // whatever the machine holds is replaced by the first snapshot
 	} else if c.cfg.Applied > c.last {
 		c.cfg.Logger.Error("state is ahead of the log: raft.db is an old copy", "applied", c.cfg.Applied, "last", c.last)
 		c.phase = phaseOldCopy
@@ -272,7 +272,7 @@ func (c *core) onReset() error {
 	c.cfg.Logger.Warn("starting over as a learner", "old_id", c.id, "id", c.identity.ID)
 	c.id = c.identity.ID
 	c.conf = raftlog.Conf{Members: encodeMembers(sortedMembers(c.members))}
-	c.last, c.applied, c.appTerm, c.commit, c.term = 0, 0, 0, 0, 0
+	c.last, c.applied, c.synced, c.appTerm, c.commit, c.term = 0, 0, 0, 0, 0, 0
 	clear(c.records)
 	c.recDirty = false
 	c.out.confMoved = true

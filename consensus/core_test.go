@@ -374,14 +374,17 @@ func TestCompactionKeepsTheWindow(t *testing.T) {
 	for i := uint64(1); i <= 3000; i++ {
 		c.note(&pb.Entry{Index: new(i), Data: make([]byte, 1000)})
 	}
-	if got := c.target(3000, 1000, 1<<30); got != 2000 {
+	if got := c.target(3000, 3000, 1000, 1<<30); got != 2000 {
 		t.Errorf("by count: %d, want 2000", got)
 	}
-	got := c.target(3000, 10000, 1<<20)
+	got := c.target(3000, 3000, 10000, 1<<20)
 	if kept := (3000 - got) * 1000; kept < 1<<20 || kept > 2<<20 {
 		t.Errorf("by bytes: %d kept behind %d, want 1 to 2 MiB", kept, got)
 	}
-	if got := c.target(500, 10, 1); got > 500 {
+	if got := c.target(500, 500, 10, 1); got > 500 {
 		t.Errorf("target = %d, beyond the applied 500", got)
+	}
+	if got := c.target(400, 3000, 10, 1); got != 400 {
+		t.Errorf("target = %d, want the 400 that the machine has in its file", got)
 	}
 }

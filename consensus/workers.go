@@ -180,6 +180,7 @@ func (n *Node) apply(works []applyWork, have uint64) (uint64, error) {
 		for _, e := range entries {
 			commands += len(e.Commands)
 		}
+		ack.synced = n.cfg.Machine.Synced()
 		n.observe.Applied(time.Since(began), len(entries), commands)
 		if ack.results, err = match(entries, mine, results, n.proposer); err != nil {
 			return have, err

@@ -164,7 +164,7 @@ func (h *Hub) openServices() (err error) {
 		Member: h.id.Name, Client: h.as("hub:" + h.id.Name),
 		AsDevice: func(device string) client.Client { return h.as("device:" + device) },
 		Identity: h.history, Sign: h.keys.sign, KeyedHash: h.sealer.KeyedHash,
-		Endpoints: h.urls, Contacts: h.contacts, Logger: h.log, PollHold: h.cfg.PollHold,
+		MarkProgress: h.store.Progress, Endpoints: h.urls, Contacts: h.contacts, Logger: h.log, PollHold: h.cfg.PollHold,
 	})
 	return err
 }
@@ -212,19 +212,21 @@ func (h *Hub) Close() error {
 func (h *Hub) Run(ctx context.Context) error {
 	// The state outlives the services by the time they take to end.
 	stateCtx, stopState := context.WithCancel(context.WithoutCancel(ctx))
-	state := make(chan error, 1)
 	ctx, stop := context.WithCancelCause(ctx)
-	go func() {
-		err := h.node.Run(stateCtx)
-		stop(err) // without the log there is nothing to serve
-		state <- err
-	}()
+	var state errgroup.Group
+	for _, part := range []func(context.Context) error{h.node.Run, h.replica.KeepFile} {
+		state.Go(func() error {
+			err := part(stateCtx)
+			stop(err) // without log and file there is nothing to serve
+			return err
+		})
+	}
 	err := h.serve(ctx)
 	stop(nil)
 	h.handOver()
 	stopState()
 	h.peers.CloseIdleConnections()
-	return errors.Join(err, <-state, h.store.Close(), h.lock.Close())
+	return errors.Join(err, state.Wait(), h.store.Close(), h.lock.Close())
 }
 
 // serve runs everything above the state. The end of ctx is no error.

@@ -33,6 +33,9 @@ func (m Machine) Apply(entries []consensus.Entry) ([][]any, error) {
 	return out, nil
 }
 
+// Synced is the index of the newest checkpoint.
+func (m Machine) Synced() uint64 { return m.Store.Synced() }
+
 // Snapshot opens a copy as of the last applied index.
 func (m Machine) Snapshot() (uint64, io.ReadCloser, error) { return m.Store.Snapshot() }
 

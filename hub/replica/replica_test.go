@@ -97,7 +97,7 @@ func seed(t *testing.T) uint64 {
 
 func open(t *testing.T, slots int) (*replica.Replica, *wildNode) {
 	t.Helper()
-	s, err := mvcc.Open(filepath.Join(t.TempDir(), "state"), mvcc.Options{})
+	s, err := mvcc.Open(filepath.Join(t.TempDir(), "state"), mvcc.Options{CheckpointBytes: 4 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

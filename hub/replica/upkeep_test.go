@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -59,7 +60,7 @@ func TestUpkeepBringsTheStoreWithinItsBounds(t *testing.T) {
 	if got := r.Usage(); got.Limits != growth.Limits || got.Journal > 40_000 {
 		t.Errorf("got %+v, want the limits set and a small journal", got)
 	}
-	if err := r.Verify(t.Context()); err != nil {
+	if err := errors.Join(r.Checkpoint(), r.Verify(t.Context())); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/drover-fleet/drover/store"
 )
 
@@ -15,11 +13,11 @@ type Entry struct {
 	Commands    [][]byte // encoded store.Command
 }
 
-// Apply applies entries in order, in one transaction with the last index, synced when it returns. The first entry follows
-// the applied index; only a store that has applied nothing takes up the log anywhere. Element [i][j] answers
-// entries[i].Commands[j].
+// Apply applies entries in order, in memory: the log is what makes them last until the next checkpoint, so it must be kept
+// from [Store.Synced] on. The first entry follows the applied index; only a store that has applied nothing takes up the log
+// anywhere. Element [i][j] answers entries[i].Commands[j].
 //
-// An error means that nothing was applied: the disk failed, or the entries do not follow.
+// An error means that nothing was applied: the disk failed, now or at a checkpoint before, or the entries do not follow.
 func (s *Store) Apply(entries []Entry) ([][]store.Result, error) {
 	if len(entries) == 0 {
 		return nil, nil
@@ -28,7 +26,7 @@ func (s *Store) Apply(entries []Entry) ([][]store.Result, error) {
 	defer s.applyMu.Unlock()
 	results, published, err := s.apply(entries)
 	if err != nil {
-		s.writers = nil // it may hold what was not committed
+		s.writers = nil // it may hold what was not applied
 		return nil, fmt.Errorf("apply entries %d to %d: %w", entries[0].Index, entries[len(entries)-1].Index, err)
 	}
 	for _, p := range published {
@@ -38,63 +36,32 @@ func (s *Store) Apply(entries []Entry) ([][]store.Result, error) {
 			s.hub.Publish(p.batch)
 		}
 	}
+	s.checkpointIfDue()
 	return results, nil
 }
 
 func (s *Store) apply(entries []Entry) ([][]store.Result, []publication, error) {
-	if s.closed {
-		return nil, nil, store.ErrClosed
-	}
-	tx, err := s.db.Begin(true)
+	at, err := s.begin()
 	if err != nil {
 		return nil, nil, err
 	}
-	// After a commit this does nothing; before it, it is the way back from any error.
-	defer func() { _ = tx.Rollback() }()
+	defer at.close()
+	if s.failed != nil {
+		return nil, nil, s.failed
+	}
 	if s.writers == nil {
-		if s.writers, err = loadWriters(tx.Bucket([]byte(bucketWriter))); err != nil {
+		if s.writers, err = loadWriters(at.view(bucketWriter)); err != nil {
 			return nil, nil, err
 		}
 	}
-	t := newTransaction(tx, *s.now, s.writers)
+	t := newTransaction(at, s.writers)
 	results, err := t.run(entries)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.commit(t); err != nil {
-		return nil, nil, err
-	}
-	s.keepHashes(t.hashes)
+	t.saveWriters()
+	s.show(&t.state, t.hashes)
 	return results, t.published, nil
-}
-
-// commit saves the transaction and shows its state to readers. Readers that pair an old state with a new transaction miss
-// nothing as long as records are only added; where some were dropped, no reader may begin in between.
-func (s *Store) commit(t *transaction) error {
-	if plantAppliedApart {
-		return s.commitApart(t)
-	}
-	if err := t.save(); err != nil {
-		return err
-	}
-	if !t.dropped {
-		if err := t.tx.Commit(); err != nil {
-			return fmt.Errorf("commit: %w", err)
-		}
-		s.committed()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.now = &t.state
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := t.tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	s.committed()
-	s.now = &t.state
-	return nil
 }
 
 // publication is what watchers learn of one command: its batch, or that the epoch is another.
@@ -103,29 +70,27 @@ type publication struct {
 	otherEpoch bool
 }
 
-// transaction is the state in the making while entries are applied. Its copy of the state becomes the store's once the file
-// has it.
+// transaction is the state in the making while entries are applied. Its copy of the state becomes the store's once all are.
 type transaction struct {
 	state
-	tx        *bolt.Tx
-	buckets   map[string]*bolt.Bucket
+	at        *reading
 	hasher    *pairHasher
 	writers   *writerTable
 	published []publication
-	dropped   bool // records that an older state refers to are gone
 	hashes    []IndexHash
 }
 
-func newTransaction(tx *bolt.Tx, from state, writers *writerTable) *transaction {
-	t := &transaction{state: from, tx: tx, buckets: map[string]*bolt.Bucket{}, hasher: newPairHasher(), writers: writers}
-	t.keys = from.keys.Clone()
-	for _, name := range allBuckets() {
-		t.buckets[name] = tx.Bucket([]byte(name))
-	}
-	// These grow at their end only, so full pages stay full.
-	t.buckets[bucketRev].FillPercent = 1
-	t.buckets[bucketJournal].FillPercent = 1
+func newTransaction(at *reading, writers *writerTable) *transaction {
+	t := &transaction{state: *at.now, at: at, hasher: newPairHasher(), writers: writers}
+	t.keys, t.fresh = t.keys.Clone(), t.fresh.clone()
 	return t
+}
+
+// view reads a bucket as the transaction has made it so far.
+func (t *transaction) view(b bucket) view {
+	v := t.at.view(b)
+	v.over[0] = t.fresh.trees[b]
+	return v
 }
 
 var errOrder = errors.New("entries are out of order")
@@ -148,9 +113,7 @@ func (t *transaction) run(entries []Entry) ([][]store.Result, error) {
 		}
 		t.applied, t.term = e.Index, e.Term
 		if e.Index%hashEvery == 0 {
-			if err := t.markHash(); err != nil {
-				return nil, err
-			}
+			t.markHash()
 		}
 	}
 	return results, nil
@@ -235,17 +198,11 @@ func (t *transaction) write(c *store.Command) (store.Result, error) {
 	events := make([]store.Event, len(changes))
 	for i := range changes {
 		ch := &changes[i]
-		if err := t.store(ch, set); err != nil {
-			return store.Result{}, err
-		}
-		if err := t.note(c, ch, set); err != nil {
-			return store.Result{}, err
-		}
+		t.store(ch, set)
+		t.note(c, ch, set)
 		events[i] = store.Event{Type: ch.op.Type, KV: ch.kv, Prev: ch.prev}
 	}
-	if err := t.noteCommand(c, set.first); err != nil {
-		return store.Result{}, err
-	}
+	t.noteCommand(c, set.first)
 	t.revision = set.last
 	t.published = append(t.published, publication{batch: store.Batch{Revision: set.last, Events: events}})
 	return store.Result{Revisions: revisions}, nil
@@ -321,81 +278,72 @@ func (t *transaction) before(key string, changes []change, earlier map[string]in
 	if e.last.dead {
 		return nil, e.last.rev, nil
 	}
-	kv, err := readKV(t.buckets[bucketRev], e.last.rev)
+	kv, err := readKV(t.view(bucketRev), e.last.rev)
 	return kv, e.last.rev, err
 }
 
-// store writes one version to the file and the index.
-func (t *transaction) store(ch *change, set span) error {
+// store writes one version and its place in the index.
+func (t *transaction) store(ch *change, set span) {
 	rec := &record{
 		set: set, dead: ch.op.Type == store.OpDelete,
 		key: ch.kv.Key, value: ch.kv.Value, create: ch.kv.CreateRevision, version: ch.kv.Version,
 	}
-	if err := t.insert(bucketRev, revKey(ch.rev), encodeRecord(ch.rev, rec)); err != nil {
-		return err
-	}
+	t.insert(bucketRev, revKey(ch.rev), encodeRecord(ch.rev, rec))
 	m := mark{rev: ch.rev, dead: rec.dead}
 	if e, ok := t.keys.Get(&entry{key: ch.kv.Key}); ok {
 		t.keys.ReplaceOrInsert(e.with(m))
 	} else {
 		t.keys.ReplaceOrInsert(&entry{key: ch.kv.Key, last: m})
 	}
-	return nil
 }
 
-// save writes what is written once per transaction, however many entries it has.
-func (t *transaction) save() error {
-	if err := t.saveWriters(); err != nil {
-		return err
+// insert stores a pair under a key that the bucket does not hold, or whose pair has been taken out of the sum. Both slices are the
+// store's from then on.
+func (t *transaction) insert(b bucket, key, value []byte) {
+	if value == nil {
+		value = []byte{}
 	}
-	return t.state.save(t.buckets[bucketMeta])
-}
-
-// insert stores a pair under a key that the bucket does not hold, or whose pair has been taken out of the sum.
-func (t *transaction) insert(bucket string, key, value []byte) error {
-	if err := t.buckets[bucket].Put(key, value); err != nil {
-		return fmt.Errorf("write to %s: %w", bucket, err)
-	}
-	t.content.add(t.hasher.pair(bucket, key, value))
-	if c, ok := t.classOf(bucket, value); ok {
+	t.fresh.put(b, pair{key: key, value: value})
+	t.content.add(t.hasher.pair(b, key, value))
+	if c, ok := t.classOf(b, value); ok {
 		t.used[c] += uint64(len(key) + len(value))
 	}
-	return nil
 }
 
 // replace stores a pair, in place of whatever is under its key.
-func (t *transaction) replace(bucket string, key, value []byte) error {
-	if old := t.buckets[bucket].Get(key); old != nil {
-		t.uncount(bucket, key, old)
+func (t *transaction) replace(b bucket, key, value []byte) {
+	if old := t.view(b).get(key); old != nil {
+		t.uncount(b, key, old)
 	}
-	return t.insert(bucket, key, value)
+	t.insert(b, key, value)
 }
 
 // remove takes a pair away if it is there.
-func (t *transaction) remove(bucket string, key []byte) error {
-	b := t.buckets[bucket]
-	old := b.Get(key)
+func (t *transaction) remove(b bucket, key []byte) {
+	v := t.view(b)
+	old := v.get(key)
 	if old == nil {
-		return nil
+		return
 	}
-	t.uncount(bucket, key, old)
-	if err := b.Delete(key); err != nil {
-		return fmt.Errorf("delete from %s: %w", bucket, err)
+	t.uncount(b, key, old)
+	if v.below().get(key) == nil {
+		t.fresh.forget(b, key) // it never reaches the file
+		return
 	}
-	return nil
+	t.fresh.put(b, pair{key: key, gone: true})
 }
 
 // uncount takes a pair out of the hash and the usage.
-func (t *transaction) uncount(bucket string, key, value []byte) {
-	t.content.remove(t.hasher.pair(bucket, key, value))
-	if c, ok := t.classOf(bucket, value); ok {
+func (t *transaction) uncount(b bucket, key, value []byte) {
+	t.content.remove(t.hasher.pair(b, key, value))
+	if c, ok := t.classOf(b, value); ok {
 		t.used[c] -= uint64(len(key) + len(value))
 	}
 }
 
 // readKV reads the live version at r into memory of its own.
-func readKV(revs *bolt.Bucket, r store.Revision) (*store.KV, error) {
-	raw := revs.Get(revKey(r))
+func readKV(revs view, r store.Revision) (*store.KV, error) {
+	raw := revs.get(revKey(r))
 	if raw == nil {
 		return nil, fmt.Errorf("%w: revision %d is missing", errRecord, r)
 	}

@@ -177,10 +177,7 @@ func TestRememberedSequencesOutliveAReopen(t *testing.T) {
 	b := newBench(t)
 	c := store.Command{Writer: "w", Sequence: 7, Ops: []store.Op{put("a", "1")}}
 	first := b.must(&c)
-	if err := b.s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b.s = openAt(t, b.s.path)
+	b.reopen()
 	first.Repeat = true
 	compare(t, "retry", b.must(&c), first)
 }
@@ -195,10 +192,7 @@ func TestTheWriterSilentLongestIsForgotten(t *testing.T) {
 	say("b", 1)
 	say("a", 2)
 	say("c", 1)
-	if err := b.s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b.s = openAt(t, b.s.path)
+	b.reopen()
 	wantEqual(t, "a repeats", say("a", 2).Repeat, true)
 	wantEqual(t, "c repeats", say("c", 1).Repeat, true)
 	wantEqual(t, "b repeats", say("b", 1).Repeat, false)
@@ -270,15 +264,34 @@ func TestCompactionKeepsWhatIsVisible(t *testing.T) {
 	wantEqual(t, "records on disk", b.count(bucketRev), 4) // a=2 c=1 a=3 d=3
 }
 
-func (b *bench) count(bucket string) (n int) {
+// count checkpoints, and counts the pairs of a bucket in the file.
+func (b *bench) count(in bucket) (n int) {
 	b.Helper()
+	b.checkpoint()
 	err := b.s.db.View(func(tx *bolt.Tx) error {
-		return tx.Bucket([]byte(bucket)).ForEach(func(_, _ []byte) error { n++; return nil })
+		return in.of(tx).ForEach(func(_, _ []byte) error { n++; return nil })
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
 	return n
+}
+
+// reopen closes the store after a checkpoint, and opens it again.
+func (b *bench) reopen() {
+	b.Helper()
+	b.checkpoint()
+	if err := b.s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.s = openAt(b.T, b.s.path)
+}
+
+func (b *bench) checkpoint() {
+	b.Helper()
+	if err := b.s.Checkpoint(); err != nil {
+		b.Fatal(err)
+	}
 }
 
 func TestTheJournalOutlivesKeyAndCompaction(t *testing.T) {
@@ -379,11 +392,12 @@ func TestAnotherProgramsFileIsRefused(t *testing.T) {
 func TestVerifyFindsWhatTheDiskChanged(t *testing.T) {
 	b := newBench(t)
 	b.write(put("a", "1"))
+	b.checkpoint()
 	if err := b.s.Verify(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	err := b.s.db.Update(func(tx *bolt.Tx) error {
-		bucket := tx.Bucket([]byte(bucketRev))
+		bucket := bucketRev.of(tx)
 		raw := append([]byte(nil), bucket.Get(revKey(rev(1)))...)
 		raw[len(raw)-1] ^= 1
 		return bucket.Put(revKey(rev(1)), raw)
@@ -400,6 +414,7 @@ func TestAFileWithAHoleInItsHistoryIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.write(put("a", "1"))
 	b.write(put("a", "2"), put("b", "2"))
+	b.checkpoint()
 	torn := encodeRecord(rev(2), &record{set: span{rev(2), rev(2)}, key: "a", create: rev(1), version: 2})
 	for what, spoil := range map[string]func(revs *bolt.Bucket) error{
 		"without 1":          func(revs *bolt.Bucket) error { return revs.Delete(revKey(rev(1))) },
@@ -409,14 +424,14 @@ func TestAFileWithAHoleInItsHistoryIsRefused(t *testing.T) {
 		"no record":          func(revs *bolt.Bucket) error { return revs.Put(revKey(rev(2)), []byte{9}) },
 	} {
 		err := b.s.db.Update(func(tx *bolt.Tx) error {
-			if err := spoil(tx.Bucket([]byte(bucketRev))); err != nil {
+			if err := spoil(bucketRev.of(tx)); err != nil {
 				return err
 			}
-			s, err := loadMeta(tx.Bucket([]byte(bucketMeta)))
+			s, err := loadMeta(bucketMeta.of(tx))
 			if err != nil {
 				return err
 			}
-			return s.loadKeys(tx.Bucket([]byte(bucketRev))) // its error rolls the damage back
+			return s.loadKeys(bucketRev.of(tx)) // its error rolls the damage back
 		})
 		wantErr(t, what, err, errRecord)
 	}

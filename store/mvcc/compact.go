@@ -16,7 +16,7 @@ func (t *transaction) compactTo(c store.Revision) (refusal, err error) {
 	if c <= t.compacted {
 		return nil, nil
 	}
-	raw := t.buckets[bucketRev].Get(revKey(c))
+	raw := t.view(bucketRev).get(revKey(c))
 	if raw == nil {
 		return nil, fmt.Errorf("%w: revision %d is missing", errRecord, c)
 	}
@@ -51,18 +51,13 @@ func (t *transaction) drop(c store.Revision) error {
 		}
 		t.keys.Delete(e)
 		// The journal outlives the key: keep the end of its chain.
-		if err := t.insert(bucketHead, []byte(e.key), revKey(e.last.rev)); err != nil {
-			return err
-		}
+		t.insert(bucketHead, []byte(e.key), revKey(e.last.rev))
 	}
 	slices.Sort(gone) // neighbours lie on one page
 	for _, r := range gone {
-		if err := t.remove(bucketRev, revKey(r)); err != nil {
-			return err
-		}
+		t.remove(bucketRev, revKey(r))
 	}
 	t.compacted = c
-	t.dropped = true
 	return nil
 }
 
@@ -71,8 +66,8 @@ func (t *transaction) drop(c store.Revision) error {
 func (t *transaction) stale(c store.Revision) ([]*entry, error) {
 	var out []*entry
 	seen := map[string]struct{}{}
-	cur := t.buckets[bucketRev].Cursor()
-	for k, v := cur.Seek(revKey(t.compacted + 1)); k != nil; k, v = cur.Next() {
+	cur := t.view(bucketRev).cursor()
+	for k, v := cur.seek(revKey(t.compacted + 1)); k != nil; k, v = cur.next() {
 		r, err := parseRevKey(k)
 		if err != nil {
 			return nil, err

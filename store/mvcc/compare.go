@@ -17,25 +17,10 @@ type IndexHash struct {
 	Hash  [sha256.Size]byte `json:"hash"`
 }
 
-// markHash brings what is saved once per transaction up to date, so that the hash is that of the index however entries are grouped.
-func (t *transaction) markHash() error {
-	if err := t.saveWriters(); err != nil {
-		return err
-	}
+// markHash brings what is saved once a call of Apply up to date, so that the hash is that of the index however entries are grouped.
+func (t *transaction) markHash() {
+	t.saveWriters()
 	t.hashes = append(t.hashes, IndexHash{Index: t.applied, Hash: t.digest()})
-	return nil
-}
-
-func (s *Store) keepHashes(more []IndexHash) {
-	if len(more) == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hashes = append(s.hashes, more...)
-	if n := len(s.hashes) - keptHashes; n > 0 {
-		s.hashes = slices.Delete(s.hashes, 0, n)
-	}
 }
 
 // Hashes are those of the newest indexes that were passed since the store was opened or restored, by rising index. Members

@@ -49,8 +49,8 @@ type pairHasher struct {
 
 func newPairHasher() *pairHasher { return &pairHasher{h: sha256.New()} }
 
-func (p *pairHasher) pair(bucket string, key, value []byte) (out [sha256.Size]byte) {
-	p.head = appendString(p.head[:0], bucket)
+func (p *pairHasher) pair(b bucket, key, value []byte) (out [sha256.Size]byte) {
+	p.head = appendString(p.head[:0], b.String())
 	p.head = appendString(p.head, key)
 	p.h.Reset()
 	p.h.Write(p.head)

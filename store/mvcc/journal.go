@@ -6,14 +6,12 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/drover-fleet/drover/store"
 )
 
 // journalHead takes over the end of a forgotten key's chain, for the key comes to life again.
 func (t *transaction) journalHead(key string) (store.Revision, error) {
-	raw := t.buckets[bucketHead].Get([]byte(key))
+	raw := t.view(bucketHead).get([]byte(key))
 	if raw == nil {
 		return 0, nil
 	}
@@ -21,26 +19,21 @@ func (t *transaction) journalHead(key string) (store.Revision, error) {
 }
 
 // note writes the journal record of one change.
-func (t *transaction) note(c *store.Command, ch *change, set span) error {
-	if err := t.remove(bucketHead, []byte(ch.kv.Key)); err != nil {
-		return err
-	}
+func (t *transaction) note(c *store.Command, ch *change, set span) {
+	t.remove(bucketHead, []byte(ch.kv.Key))
 	j := &journalRecord{set: set, prev: ch.last, rec: store.Record{
 		Revision: ch.rev, Time: c.Time, Actor: c.Actor, RequestID: c.RequestID, Cause: c.Cause,
 		Type: ch.op.Type, Key: ch.kv.Key, Note: ch.op.Note,
 	}}
-	return t.insert(bucketJournal, revKey(ch.rev), encodeJournal(j))
+	t.insert(bucketJournal, revKey(ch.rev), encodeJournal(j))
 }
 
 // noteCommand indexes a command by its request and its cause: once a command, not once an op.
-func (t *transaction) noteCommand(c *store.Command, first store.Revision) error {
-	if err := t.insert(bucketRequest, requestKey(first, requestHash(c.RequestID)), nil); err != nil {
-		return err
+func (t *transaction) noteCommand(c *store.Command, first store.Revision) {
+	t.insert(bucketRequest, requestKey(first, requestHash(c.RequestID)), nil)
+	if c.Cause.Revision != 0 {
+		t.insert(bucketCause, causeKey(c.Cause.Revision, first), nil)
 	}
-	if c.Cause.Revision == 0 {
-		return nil
-	}
-	return t.insert(bucketCause, causeKey(c.Cause.Revision, first), nil)
 }
 
 // windowBits sizes the windows of bucket request: 512 revisions, whose keys fill about five pages. Without windows a batch of
@@ -74,20 +67,17 @@ func requestHash(id string) uint64 {
 
 // Record returns the journal record of one revision.
 func (s *Store) Record(r store.Revision) (store.Record, bool, error) {
-	tx, now, err := s.begin()
+	at, err := s.begin()
 	if err != nil {
 		return store.Record{}, false, err
 	}
-	defer func() { _ = tx.Rollback() }()
-	if r > now.revision {
-		return store.Record{}, false, nil // committed a moment ago at most
-	}
-	j, ok, err := readJournal(tx, r)
+	defer at.close()
+	j, ok, err := readJournal(at, r)
 	return j.rec, ok, err
 }
 
-func readJournal(tx *bolt.Tx, r store.Revision) (journalRecord, bool, error) {
-	raw := tx.Bucket([]byte(bucketJournal)).Get(revKey(r))
+func readJournal(at *reading, r store.Revision) (journalRecord, bool, error) {
+	raw := at.view(bucketJournal).get(revKey(r))
 	if raw == nil {
 		return journalRecord{}, false, nil
 	}
@@ -97,22 +87,22 @@ func readJournal(tx *bolt.Tx, r store.Revision) (journalRecord, bool, error) {
 
 // RecordsOf follows the chain of one key back from its newest record; it outlives the key and its compaction.
 func (s *Store) RecordsOf(key string, limit int) ([]store.Record, error) {
-	tx, now, err := s.begin()
+	at, err := s.begin()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback() }()
+	defer at.close()
 	var r store.Revision
-	if e, ok := now.keys.Get(&entry{key: key}); ok {
+	if e, ok := at.now.keys.Get(&entry{key: key}); ok {
 		r = e.last.rev
-	} else if raw := tx.Bucket([]byte(bucketHead)).Get([]byte(key)); raw != nil {
+	} else if raw := at.view(bucketHead).get([]byte(key)); raw != nil {
 		if r, err = parseRevKey(raw); err != nil {
 			return nil, err
 		}
 	}
 	var out []store.Record
 	for r != 0 && len(out) < limit {
-		j, ok, err := readJournal(tx, r)
+		j, ok, err := readJournal(at, r)
 		if err != nil {
 			return nil, fmt.Errorf("records of %s: %w", key, err)
 		}
@@ -127,28 +117,28 @@ func (s *Store) RecordsOf(key string, limit int) ([]store.Record, error) {
 
 // RecordsByRequest returns the records that one request wrote.
 func (s *Store) RecordsByRequest(requestID string, limit int) ([]store.Record, error) {
-	tx, now, err := s.begin()
+	at, err := s.begin()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback() }()
-	found := &setReader{tx: tx, newest: now.revision, limit: limit, match: func(r *store.Record) bool {
+	defer at.close()
+	found := &setReader{at: at, limit: limit, match: func(r *store.Record) bool {
 		return r.RequestID == requestID
 	}}
 	hash := requestHash(requestID)
-	c := tx.Bucket([]byte(bucketRequest)).Cursor()
-	k, _ := c.First()
+	c := at.view(bucketRequest).cursor()
+	k, _ := c.seek(nil)
 	for len(k) == requestKeyBytes && !found.full() {
 		// Seeking by the window of the key that we stand on skips windows that are empty.
 		w := binary.BigEndian.Uint64(k)
 		prefix := requestPrefix(w, hash)
-		for k, _ = c.Seek(prefix); len(k) == requestKeyBytes && bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		for k, _ = c.seek(prefix); len(k) == requestKeyBytes && bytes.HasPrefix(k, prefix); k, _ = c.next() {
 			if err := found.add(k[16:]); err != nil {
 				return nil, err
 			}
 		}
 		if len(k) == requestKeyBytes && binary.BigEndian.Uint64(k) == w {
-			k, _ = c.Seek(requestPrefix(w+1, 0))
+			k, _ = c.seek(requestPrefix(w+1, 0))
 		}
 	}
 	return found.out, nil
@@ -156,17 +146,17 @@ func (s *Store) RecordsByRequest(requestID string, limit int) ([]store.Record, e
 
 // RecordsByCause returns the records of the commands that r made someone send.
 func (s *Store) RecordsByCause(r store.Revision, limit int) ([]store.Record, error) {
-	tx, now, err := s.begin()
+	at, err := s.begin()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback() }()
-	found := &setReader{tx: tx, newest: now.revision, limit: limit, match: func(rec *store.Record) bool {
+	defer at.close()
+	found := &setReader{at: at, limit: limit, match: func(rec *store.Record) bool {
 		return rec.Cause.Revision == r
 	}}
-	c := tx.Bucket([]byte(bucketCause)).Cursor()
+	c := at.view(bucketCause).cursor()
 	prefix := revKey(r)
-	for k, _ := c.Seek(prefix); len(k) == causeKeyBytes && bytes.HasPrefix(k, prefix) && !found.full(); k, _ = c.Next() {
+	for k, _ := c.seek(prefix); len(k) == causeKeyBytes && bytes.HasPrefix(k, prefix) && !found.full(); k, _ = c.next() {
 		if err := found.add(k[8:]); err != nil {
 			return nil, err
 		}
@@ -177,22 +167,18 @@ func (s *Store) RecordsByCause(r store.Revision, limit int) ([]store.Record, err
 // setReader collects the records of sets that an index names. The records of a set agree in everything that an index is
 // over, so the first speaks for all.
 type setReader struct {
-	tx     *bolt.Tx
-	newest store.Revision // what is above was committed a moment ago and is not shown yet
-	limit  int
-	match  func(*store.Record) bool
-	out    []store.Record
+	at    *reading
+	limit int
+	match func(*store.Record) bool
+	out   []store.Record
 }
 
 func (s *setReader) full() bool { return len(s.out) >= s.limit }
 
 func (s *setReader) add(firstRevision []byte) error {
 	first := store.Revision(binary.BigEndian.Uint64(firstRevision))
-	if first > s.newest {
-		return nil
-	}
 	for r, last := first, first; r <= last && !s.full(); r++ {
-		j, ok, err := readJournal(s.tx, r)
+		j, ok, err := readJournal(s.at, r)
 		if err != nil {
 			return err
 		}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/drover-fleet/drover/store"
 )
 
@@ -55,11 +53,11 @@ type trimPlan struct {
 
 // due looks at the oldest record, so that a hub with nothing to trim does not read its journal for it.
 func (p *trimPlan) due() (due bool, err error) {
-	tx, err := p.journal.begin()
+	at, err := p.journal.begin()
 	if err != nil {
 		return false, err
 	}
-	k, v := tx.Bucket([]byte(bucketJournal)).Cursor().First()
+	k, v := at.view(bucketJournal).cursor().seek(nil)
 	if k == nil {
 		return false, nil
 	}
@@ -149,13 +147,13 @@ func (p *trimPlan) choose() error {
 	var open *store.Span // grows until a kept record comes
 	var set span         // of the record before
 	for from := store.Revision(0); ; {
-		tx, err := p.journal.begin()
+		at, err := p.journal.begin()
 		if err != nil {
 			return err
 		}
-		c := tx.Bucket([]byte(bucketJournal)).Cursor()
+		c := at.view(bucketJournal).cursor()
 		read := 0
-		for k, v := c.Seek(revKey(from)); ; k, v = c.Next() {
+		for k, v := c.seek(revKey(from)); ; k, v = c.next() {
 			if k == nil || p.ctx.Err() != nil {
 				return p.ctx.Err()
 			}
@@ -249,31 +247,31 @@ const readsPerTransaction = 4096
 // journalReader reads single records, and takes a new transaction now and then.
 type journalReader struct {
 	s     *Store
-	tx    *bolt.Tx
+	at    *reading
 	reads int
 }
 
-func (j *journalReader) begin() (*bolt.Tx, error) {
+func (j *journalReader) begin() (at *reading, err error) {
 	j.close()
-	tx, _, err := j.s.begin()
-	j.tx, j.reads = tx, 0
-	return tx, err
+	j.at, err = j.s.begin()
+	j.reads = 0
+	return j.at, err
 }
 
 func (j *journalReader) close() {
-	if j.tx != nil {
-		_ = j.tx.Rollback()
-		j.tx = nil
+	if j.at != nil {
+		j.at.close()
+		j.at = nil
 	}
 }
 
 func (j *journalReader) read(r store.Revision) (journalRecord, bool, error) {
-	if j.reads++; j.tx == nil || j.reads > readsPerTransaction {
+	if j.reads++; j.at == nil || j.reads > readsPerTransaction {
 		if _, err := j.begin(); err != nil {
 			return journalRecord{}, false, err
 		}
 	}
-	return readJournal(j.tx, r)
+	return readJournal(j.at, r)
 }
 
 // revSet is a set of revisions: a bit each, in pieces where there are any.

@@ -28,10 +28,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// applyForEver takes up where the file ends and says each index once it is applied. Now and then it opens a copy and
+// applyForEver takes up where the file ends and says each index once a checkpoint holds it. Now and then it opens a copy and
 // restores it to itself, so that kills fall into a swap too.
 func applyForEver(path string, seed uint64) error {
-	s, err := Open(path, Options{})
+	s, err := Open(path, Options{CheckpointBytes: 16 << 10})
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func applyForEver(path string, seed uint64) error {
 		if _, err := s.Apply(entries); err != nil {
 			return err
 		}
-		fmt.Println(s.Applied())
+		fmt.Println(s.Synced())
 		if rng.IntN(8) > 0 {
 			continue
 		}

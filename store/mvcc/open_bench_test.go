@@ -33,6 +33,9 @@ func filled(b *testing.B, keys int) string {
 		}
 		apply(c)
 	}
+	if err := s.Checkpoint(); err != nil {
+		b.Fatal(err)
+	}
 	if err := s.Close(); err != nil {
 		b.Fatal(err)
 	}
@@ -61,11 +64,11 @@ func BenchmarkCommitUnderChurn(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	held, _, err := s.begin()
+	held, err := s.begin()
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = held.Rollback() }()
+	defer held.close()
 	var took []time.Duration
 	for i := 0; b.Loop(); i++ {
 		index := s.Applied() + 1

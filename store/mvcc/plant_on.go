@@ -26,25 +26,31 @@ func Plant(name string) error {
 	return nil
 }
 
-func (s *Store) commitApart(t *transaction) error {
-	applied, term := t.applied, t.term
-	t.applied, t.term = s.now.applied, s.now.term
-	err := t.save()
-	t.applied, t.term = applied, term
-	if err == nil {
-		err = t.tx.Commit()
+func (s *Store) commitApart(f *checkpoint) error {
+	late := *f.state
+	late.applied, late.term = s.Synced(), s.syncedTerm(f)
+	for _, numbers := range []*state{&late, f.state} {
+		err := f.db.Update(func(tx *bolt.Tx) error {
+			if err := f.state.fresh.write(tx); err != nil {
+				return err
+			}
+			return writeTree(bucketMeta.of(tx), bucketMeta, numbers.numbers())
+		})
+		if err != nil {
+			return err
+		}
+		s.o.Committed()
 	}
-	if err != nil {
-		return err
-	}
-	s.committed()
-	err = s.db.Update(func(tx *bolt.Tx) error { return t.state.save(tx.Bucket([]byte(bucketMeta))) })
-	if err != nil {
-		return err
-	}
-	s.committed()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now = &t.state
 	return nil
+}
+
+// syncedTerm is that of the entry up to which the file says it goes.
+func (s *Store) syncedTerm(f *checkpoint) (term uint64) {
+	_ = f.db.View(func(tx *bolt.Tx) error {
+		if before, err := loadMeta(bucketMeta.of(tx)); err == nil {
+			term = before.term
+		}
+		return nil
+	})
+	return term
 }

@@ -18,8 +18,8 @@ const (
 )
 
 // classOf tells the class of a pair; ok is false for pairs that are not counted.
-func (s *state) classOf(bucket string, value []byte) (c class, ok bool) {
-	switch bucket {
+func (s *state) classOf(b bucket, value []byte) (c class, ok bool) {
+	switch b {
 	case bucketRev:
 		return s.classOfKey(recordKey(value)), true
 	case bucketJournal, bucketHead, bucketRequest, bucketCause:
@@ -96,7 +96,7 @@ func (t *transaction) setLimits(l store.Limits) error {
 		return nil
 	}
 	t.used[classData], t.used[classEvents] = 0, 0
-	return t.buckets[bucketRev].ForEach(func(k, v []byte) error {
+	return t.view(bucketRev).forEach(func(k, v []byte) error {
 		c, _ := t.classOf(bucketRev, v)
 		t.used[c] += uint64(len(k) + len(v))
 		return nil

@@ -101,11 +101,7 @@ func TestRefusalByAQuotaIsRepeatedToARetryThatComesLate(t *testing.T) {
 	c := &store.Command{Writer: "w", Sequence: 1, Ops: []store.Op{put("late", "1")}}
 	wantQuota(t, "first", b.do(c))
 	b.limit(store.Limits{})
-	path := b.s.path
-	if err := b.s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b.s = openAt(t, path)
+	b.reopen()
 	r := b.do(c)
 	wantQuota(t, "retry", r)
 	if !r.Repeat || strings.Contains(b.all(0), "late") {

@@ -33,9 +33,16 @@ func testSeed(t *testing.T) uint64 {
 	return seed
 }
 
-func openAt(t *testing.T, path string) *Store {
+func openAt(t *testing.T, path string) *Store { return openWith(t, path, Options{}) }
+
+// openSmall has a checkpoint for every few entries.
+func openSmall(t *testing.T, path string) *Store {
+	return openWith(t, path, Options{CheckpointBytes: 8 << 10})
+}
+
+func openWith(t *testing.T, path string, o Options) *Store {
 	t.Helper()
-	s, err := Open(path, Options{})
+	s, err := Open(path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,9 +207,9 @@ func TestRandomOperationsAgreeWithTheModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state")
-	s, other, copied := openAt(t, path), openAt(t, filepath.Join(dir, "other")), openAt(t, filepath.Join(dir, "copied"))
+	s, other, copied := openSmall(t, path), openAt(t, filepath.Join(dir, "other")), openAt(t, filepath.Join(dir, "copied"))
 	m := newModel()
-	var waiting, behind []Entry // not yet applied to other and copied
+	var log, waiting, behind []Entry // all, and those not yet applied to other and copied
 	var followers []*follower
 	for index := uint64(1); index <= 200; {
 		var entries []Entry
@@ -217,7 +224,7 @@ func TestRandomOperationsAgreeWithTheModel(t *testing.T) {
 			index++
 		}
 		compare(t, fmt.Sprintf("results up to entry %d", index-1), applied(t, s, entries), want)
-		waiting, behind = append(waiting, entries...), append(behind, entries...)
+		log, waiting, behind = append(log, entries...), append(waiting, entries...), append(behind, entries...)
 
 		checkReads(t, s, m, rng)
 		checkJournal(t, s, m, rng)
@@ -236,7 +243,12 @@ func TestRandomOperationsAgreeWithTheModel(t *testing.T) {
 				}
 			}
 			followers = nil
-			s = openAt(t, path)
+			s = openSmall(t, path) // as of its newest checkpoint
+			applied(t, s, log[s.Applied():])
+		case 6:
+			if err := s.Checkpoint(); err != nil {
+				t.Fatal(err)
+			}
 		case 1, 2:
 			applied(t, other, waiting)
 			waiting = nil
@@ -258,6 +270,9 @@ func TestRandomOperationsAgreeWithTheModel(t *testing.T) {
 		}
 	}
 	for _, each := range []*Store{s, copied} {
+		if err := each.Checkpoint(); err != nil {
+			t.Fatal(err)
+		}
 		if err := each.Verify(t.Context()); err != nil {
 			t.Error(err)
 		}

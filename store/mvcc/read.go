@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/drover-fleet/drover/store"
 	"github.com/drover-fleet/drover/store/watch"
 )
@@ -18,12 +16,12 @@ func (s *Store) Range(ctx context.Context, r store.RangeRequest) (*store.RangeRe
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	tx, now, err := s.begin()
+	reads, err := s.begin()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback() }()
-	revs := tx.Bucket([]byte(bucketRev))
+	defer reads.close()
+	now, revs := reads.now, reads.view(bucketRev)
 	at, err := now.readable(r.Revision)
 	if err != nil {
 		return nil, fmt.Errorf("read at %d: %w", r.Revision, err)
@@ -73,7 +71,7 @@ func visible(ctx context.Context, keys index, r store.RangeRequest, at store.Rev
 }
 
 // roundUp moves a revision inside a set to the set's end. The newest and the compacted revision are never inside one.
-func roundUp(now *state, revs *bolt.Bucket, r store.Revision) (store.Revision, error) {
+func roundUp(now *state, revs view, r store.Revision) (store.Revision, error) {
 	if r == now.revision || r == now.compacted || plantSetHalfRead {
 		return r, nil
 	}
@@ -82,8 +80,8 @@ func roundUp(now *state, revs *bolt.Bucket, r store.Revision) (store.Revision, e
 }
 
 // recordAt reads the record of a revision above the compacted one, which is always there.
-func recordAt(revs *bolt.Bucket, r store.Revision) (record, error) {
-	raw := revs.Get(revKey(r))
+func recordAt(revs view, r store.Revision) (record, error) {
+	raw := revs.get(revKey(r))
 	if raw == nil {
 		return record{}, fmt.Errorf("%w: revision %d is missing", errRecord, r)
 	}
@@ -102,16 +100,17 @@ func (s *Store) Start(from store.Revision) (store.Revision, error) {
 
 // History implements watch.Source: whole sets, from the one that r.From is in, up to about the size asked for.
 func (s *Store) History(ctx context.Context, r watch.HistoryRequest) (watch.Page, error) {
-	tx, now, err := s.begin()
+	reads, err := s.begin()
 	if err != nil {
 		return watch.Page{}, err
 	}
-	defer func() { _ = tx.Rollback() }()
+	defer reads.close()
+	now := reads.now
 	from, err := now.watchable(r.From)
 	if err != nil {
 		return watch.Page{}, err
 	}
-	h := &historyReader{now: now, revs: tx.Bucket([]byte(bucketRev)), want: r, page: watch.Page{Next: from}}
+	h := &historyReader{now: now, revs: reads.view(bucketRev), want: r, page: watch.Page{Next: from}}
 	if from > now.revision {
 		return h.page, nil
 	}
@@ -126,7 +125,7 @@ func (s *Store) History(ctx context.Context, r watch.HistoryRequest) (watch.Page
 // historyReader fills one page.
 type historyReader struct {
 	now  *state
-	revs *bolt.Bucket
+	revs view
 	want watch.HistoryRequest
 	page watch.Page
 
@@ -139,15 +138,12 @@ func (h *historyReader) full() bool {
 }
 
 func (h *historyReader) read(ctx context.Context, first store.Revision) error {
-	c := h.revs.Cursor()
+	c := h.revs.cursor()
 	var batch store.Batch
-	for k, v := c.Seek(revKey(first)); k != nil; k, v = c.Next() {
+	for k, v := c.seek(revKey(first)); k != nil; k, v = c.next() {
 		r, err := parseRevKey(k)
 		if err != nil {
 			return err
-		}
-		if r > h.now.revision {
-			return nil // committed a moment ago, not shown yet
 		}
 		rec, err := decodeRecord(r, v)
 		if err != nil {

@@ -30,6 +30,7 @@ func (s *Store) Restore(index uint64, r io.Reader) error {
 	if s.closed {
 		return store.ErrClosed
 	}
+	s.settle()
 	db, now, writers, err := s.restoreAside(index, r)
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
@@ -60,7 +61,7 @@ func (s *Store) swap(db *bolt.DB, now *state, writers *writerTable) (old *bolt.D
 		return nil, nil, err
 	}
 	old, before = s.db, s.now
-	s.db, s.now, s.writers, s.hashes = db, now, writers, nil
+	s.db, s.old, s.now, s.synced, s.writers, s.hashes = db, nil, now, now.applied, writers, nil
 	return old, before, nil
 }
 
@@ -117,7 +118,7 @@ type receiver struct {
 	db     *bolt.DB
 	tx     *bolt.Tx
 	bytes  int
-	bucket string
+	bucket bucket
 	last   []byte // key before in the bucket
 	hasher *pairHasher
 	sum    sum
@@ -157,14 +158,14 @@ func (w *receiver) frames(in *snapshotReader) error {
 			if err != nil {
 				return err
 			}
-			if len(names) == 0 || string(name) != names[0] {
+			if len(names) == 0 || string(name) != names[0].String() {
 				return damaged(fmt.Sprintf("bucket %.32q is not expected here", name), nil)
 			}
 			w.bucket, w.last, names = names[0], nil, names[1:]
 			if err := w.begin(); err != nil {
 				return err
 			}
-		case frame == framePair && w.bucket != "":
+		case frame == framePair && w.tx != nil:
 			if err := w.pair(in); err != nil {
 				return err
 			}
@@ -181,7 +182,7 @@ func (w *receiver) begin() (err error) {
 			return err
 		}
 	}
-	_, err = w.tx.CreateBucketIfNotExists([]byte(w.bucket))
+	_, err = w.tx.CreateBucketIfNotExists([]byte(w.bucket.String()))
 	return err
 }
 
@@ -198,7 +199,7 @@ func (w *receiver) pair(in *snapshotReader) error {
 		return damaged("keys are out of order", nil)
 	}
 	w.last = key
-	b := w.tx.Bucket([]byte(w.bucket))
+	b := w.bucket.of(w.tx)
 	b.FillPercent = 1
 	if err := b.Put(key, value); err != nil {
 		return err
@@ -217,15 +218,15 @@ func (w *receiver) pair(in *snapshotReader) error {
 	return w.begin()
 }
 
-// Verify reads everything and compares it with the hash that was kept while it was written. It finds what the disk has
+// Verify reads the whole file and compares it with the hash that was kept while it was written. It finds what the disk has
 // changed since. Applying goes on meanwhile.
 func (s *Store) Verify(ctx context.Context) error {
-	tx, _, err := s.begin()
+	at, err := s.begin()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }()
-	want, err := loadMeta(tx.Bucket([]byte(bucketMeta)))
+	defer at.close()
+	want, err := loadMeta(bucketMeta.of(at.tx))
 	if err != nil {
 		return fmt.Errorf("verify state: %w", err)
 	}
@@ -233,7 +234,7 @@ func (s *Store) Verify(ctx context.Context) error {
 	var used [classes]uint64
 	hasher, pairs := newPairHasher(), 0
 	for _, name := range contentBuckets() {
-		err := tx.Bucket([]byte(name)).ForEach(func(k, v []byte) error {
+		err := name.of(at.tx).ForEach(func(k, v []byte) error {
 			if pairs++; pairs%checkEvery == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}

@@ -1,79 +1,129 @@
 package mvcc
 
 import (
-	"runtime"
+	"fmt"
+	"strings"
 	"testing"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/drover-fleet/drover/store"
-	"github.com/drover-fleet/drover/store/watch"
 )
 
-// TestNoRecordIsDroppedUnderAReaderOfTheStateThatNeedsIt stands where a reader stands between looking at the state and
-// opening its transaction: until it has both, the records of its state must not go.
-func TestNoRecordIsDroppedUnderAReaderOfTheStateThatNeedsIt(t *testing.T) {
+// TestAReaderKeepsItsStateWhateverGoesOn holds a state while its versions are compacted away, checkpoints come and the file is
+// put in another's place.
+func TestAReaderKeepsItsStateWhateverGoesOn(t *testing.T) {
 	b := newBench(t)
 	b.write(put("a", "1"))
-	index := b.s.Applied() + 1
-	entry := Entry{Index: index, Term: b.term, Commands: [][]byte{
-		encoded(&store.Command{Ops: []store.Op{put("a", "2")}}, index, 0).raw,
-		encoded(&store.Command{Compact: rev(2)}, index, 1).raw,
-	}}
-	b.s.mu.RLock()
-	done := make(chan error, 1)
-	go func() {
-		_, err := b.s.Apply([]Entry{entry})
-		done <- err
-	}()
-	for b.s.mu.TryRLock() { // fails once Apply waits for us
-		b.s.mu.RUnlock()
-		runtime.Gosched()
-	}
-	err := b.s.db.View(func(tx *bolt.Tx) error {
-		kv, err := readKV(tx.Bucket([]byte(bucketRev)), rev(1))
-		if err == nil && string(kv.Value) != "1" {
-			t.Errorf("got %s, want 1", kv.Value)
-		}
-		return err
-	})
-	b.s.mu.RUnlock()
+	inMemory, err := b.s.begin()
 	if err != nil {
-		t.Errorf("revision 1 went while it was readable: %v", err)
-	}
-	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "records on disk", b.count(bucketRev), 1)
+	b.checkpoint()
+	inFile, err := b.s.begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.write(put("a", "2"))
+	b.must(&store.Command{Compact: b.s.Revision()})
+	for _, then := range []func(){
+		func() {}, b.checkpoint, func() { b.write(put("a", "3")) }, b.checkpoint,
+	} {
+		then()
+		for what, at := range map[string]*reading{"in memory": inMemory, "in the file": inFile} {
+			if kv, err := readKV(at.view(bucketRev), rev(1)); err != nil || string(kv.Value) != "1" {
+				t.Errorf("state taken while it was %s: got %v, %v, want 1", what, kv, err)
+			}
+		}
+	}
+	inMemory.close()
+	inFile.close()
+	wantEqual(t, "versions in the file", b.count(bucketRev), 2)
 }
 
-// TestWhatIsCommittedButNotShownIsNotRead pairs an old state with a new file, as a reader may just after a commit.
-func TestWhatIsCommittedButNotShownIsNotRead(t *testing.T) {
+// TestACheckpointChangesNothingThatIsRead reads through file, layer under way and newest layer, in every state that a checkpoint
+// passes.
+func TestACheckpointChangesNothingThatIsRead(t *testing.T) {
 	b := newBench(t)
-	cause := store.Cause{Revision: rev(1)}
-	b.write(put("a", "1"))
-	b.must(&store.Command{RequestID: "one", Cause: cause, Ops: []store.Op{put("a", "2")}})
-	before := b.s.state()
-	b.must(&store.Command{RequestID: "one", Cause: cause, Ops: []store.Op{put("a", "3")}})
-	b.s.mu.Lock()
-	b.s.now = before
-	b.s.mu.Unlock()
-
-	page, err := b.s.History(t.Context(), watch.HistoryRequest{Start: "a", From: rev(1), MaxEvents: 9, MaxBytes: 999, MaxScan: 9})
-	if err != nil || page.Next != rev(3) || len(page.Batches) != 2 {
-		t.Errorf("got %+v, %v, want two batches and what follows at %d", page, err, rev(3))
-	}
-	if _, ok, err := b.s.Record(rev(3)); ok || err != nil {
-		t.Errorf("record 3: got ok %v, %v, want none", ok, err)
-	}
-	for what, read := range map[string]func() ([]store.Record, error){
-		"by request": func() ([]store.Record, error) { return b.s.RecordsByRequest("one", 9) },
-		"by cause":   func() ([]store.Record, error) { return b.s.RecordsByCause(rev(1), 9) },
-		"of a key":   func() ([]store.Record, error) { return b.s.RecordsOf("a", 1) },
-	} {
-		got, err := read()
-		if err != nil || len(got) != 1 || got[0].Revision != rev(2) {
-			t.Errorf("%s: got %+v, %v, want the record of %d alone", what, got, err, rev(2))
+	var want []string
+	look := func(when string) {
+		t.Helper()
+		for i, at := range want {
+			if got := b.all(rev(uint64(i) + 1)); got != at {
+				t.Errorf("%s, at %d: got %q, want %q", when, i+1, got, at)
+			}
 		}
+		_, raw := b.snapshot()
+		wantEqual(t, when+": bytes of a copy", len(raw) > 0, true)
+		copied := openAt(t, t.TempDir()+"/copy")
+		if err := copied.Restore(b.s.Applied(), strings.NewReader(string(raw))); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		compareHashes(t, b.s, copied)
+	}
+	write := func(ops ...store.Op) {
+		b.write(ops...)
+		want = append(want, b.all(0))
+	}
+	write(put("a", "1"))
+	write(put("b", "1"))
+	look("in memory")
+	b.checkpoint()
+	look("in the file")
+	write(del("a"))
+	write(put("c", "2"))
+	look("over the file")
+	f := b.s.freeze()
+	look("at the beginning of a checkpoint")
+	write(put("a", "3"))
+	write(del("c"))
+	look("while a checkpoint is under way")
+	if err := b.s.commit(f); err != nil {
+		t.Fatal(err)
+	}
+	look("after its commit")
+	if err := b.s.write(f); err != nil { // once more, which is harmless
+		t.Fatal(err)
+	}
+	look("after it")
+	b.checkpoint()
+	look("in the file again")
+}
+
+// TestApplyGoesOnThroughAFewCheckpointsAndThenWaits for a disk that does not keep up.
+func TestApplyGoesOnThroughAFewCheckpointsAndThenWaits(t *testing.T) {
+	began, release := make(chan int, 9), make(chan struct{})
+	s, err := Open(t.TempDir()+"/state", Options{CheckpointBytes: 10_000, Checkpoint: func(bytes int) func(error) {
+		began <- bytes
+		<-release
+		return func(error) {}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{T: t, s: s, term: 1}
+	b.must(&store.Command{NewEpoch: &store.Epoch{Number: 1, ID: "one"}})
+	size := func() int { return s.state().fresh.size }
+	for i := 0; size() < 39_000 && i < 1000; i++ {
+		b.write(put(fmt.Sprint("k", i), strings.Repeat("x", 300)))
+	}
+	if len(began) != 1 {
+		t.Fatalf("%d checkpoints began, want one", len(began))
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 10 {
+			b.write(put(fmt.Sprint("more", i), strings.Repeat("x", 300)))
+		}
+	}()
+	release <- struct{}{}
+	close(release)
+	<-done
+	b.checkpoint()
+	wantEqual(t, "synced", s.Synced(), s.Applied())
+	if n := len(began); n < 2 {
+		t.Errorf("%d checkpoints began, want another", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

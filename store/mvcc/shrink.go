@@ -39,6 +39,7 @@ func (s *Store) compactFile(ctx context.Context) (old *bolt.DB, sizes Sizes, err
 	if s.closed {
 		return nil, sizes, store.ErrClosed
 	}
+	s.settle()
 	aside := s.path + shrinkSuffix
 	if err := removeFile(aside); err != nil {
 		return nil, sizes, err
@@ -65,13 +66,13 @@ func (s *Store) compactFile(ctx context.Context) (old *bolt.DB, sizes Sizes, err
 
 // Wasted is how many bytes of the file are free pages, and its size. Pages that an open reader keeps count as free.
 func (s *Store) Wasted() (free, size int64, err error) {
-	tx, _, err := s.begin()
+	at, err := s.begin()
 	if err != nil {
 		return 0, 0, err
 	}
-	defer func() { _ = tx.Rollback() }()
-	stats := tx.DB().Stats()
-	return int64(stats.FreePageN+stats.PendingPageN) * int64(tx.DB().Info().PageSize), tx.Size(), nil
+	defer at.close()
+	stats := at.tx.DB().Stats()
+	return int64(stats.FreePageN+stats.PendingPageN) * int64(at.tx.DB().Info().PageSize), at.tx.Size(), nil
 }
 
 // swapFile puts a copy of the present contents in the place of the file.
@@ -94,7 +95,7 @@ func copyPairs(ctx context.Context, to, from *bolt.DB) error {
 	}
 	defer func() { _ = src.Rollback() }()
 	for _, name := range allBuckets() {
-		if err := copyBucket(ctx, to, src.Bucket([]byte(name)), []byte(name)); err != nil {
+		if err := copyBucket(ctx, to, name.of(src), []byte(name.String())); err != nil {
 			return err
 		}
 	}

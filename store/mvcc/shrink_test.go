@@ -25,7 +25,8 @@ func TestFileOfChurnShrinksWhileReadAndWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	held, _, err := b.s.begin() // as a reader that takes its time
+	b.checkpoint()
+	held, err := b.s.begin() // as a reader that takes its time
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func TestFileOfChurnShrinksWhileReadAndWatched(t *testing.T) {
 	// Writing goes on, though the reader of the old file is still there.
 	for swapped := false; !swapped; runtime.Gosched() {
 		b.s.mu.RLock()
-		swapped = b.s.db != held.DB()
+		swapped = b.s.db != held.tx.DB()
 		b.s.mu.RUnlock()
 	}
 	gotApplied, gotHash := b.s.Hash()
@@ -52,9 +53,7 @@ func TestFileOfChurnShrinksWhileReadAndWatched(t *testing.T) {
 	if n, err := w.Next(t.Context()); err != nil || n.Revision != r.Revision {
 		t.Errorf("watcher: got %d, %v, want %d", n.Revision, err, r.Revision)
 	}
-	if err := held.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	held.close()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +63,7 @@ func TestFileOfChurnShrinksWhileReadAndWatched(t *testing.T) {
 	if err := b.s.Verify(t.Context()); err != nil {
 		t.Error(err)
 	}
+	b.checkpoint()
 	path := b.s.path
 	if err := b.s.Close(); err != nil {
 		t.Fatal(err)

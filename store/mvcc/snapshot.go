@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/drover-fleet/drover/store"
 )
 
@@ -52,18 +50,19 @@ type snapshot struct {
 func (s *Store) Snapshot() (uint64, io.ReadCloser, error) {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
-	tx, now, err := s.begin()
+	at, err := s.begin()
 	if err != nil {
 		return 0, nil, err
 	}
 	file, err := spoolFile(s.path)
 	if err != nil {
-		return 0, nil, errors.Join(fmt.Errorf("snapshot: %w", err), tx.Rollback())
+		at.close()
+		return 0, nil, fmt.Errorf("snapshot: %w", err)
 	}
 	snap := &snapshot{owner: s, done: make(chan struct{}), file: file}
 	s.snapshots[snap] = struct{}{}
-	go snap.spool(tx)
-	return now.applied, snap, nil
+	go snap.spool(at)
+	return at.now.applied, snap, nil
 }
 
 // spoolFile makes a file without a name: it is gone whatever happens to us.
@@ -79,18 +78,16 @@ func spoolFile(statePath string) (*os.File, error) {
 }
 
 // spool runs to its end once started; an abort shortens it.
-func (p *snapshot) spool(tx *bolt.Tx) {
+func (p *snapshot) spool(at *reading) {
 	defer close(p.done)
 	out := bufio.NewWriterSize(p.file, 1<<16)
-	p.err = writeSnapshot(tx, out, func() error {
+	p.err = writeSnapshot(at, out, func() error {
 		if err := p.aborted.Load(); err != nil {
 			return *err
 		}
 		return nil
 	})
-	if err := tx.Rollback(); p.err == nil {
-		p.err = err
-	}
+	at.close()
 	if p.err == nil {
 		p.err = out.Flush()
 	}
@@ -132,7 +129,7 @@ func (s *Store) abortSnapshots() {
 	}
 }
 
-func writeSnapshot(tx *bolt.Tx, w io.Writer, stop func() error) error {
+func writeSnapshot(at *reading, w io.Writer, stop func() error) error {
 	digest := sha256.New()
 	out := io.MultiWriter(w, digest)
 	if _, err := io.WriteString(out, snapshotMagic); err != nil {
@@ -140,12 +137,12 @@ func writeSnapshot(tx *bolt.Tx, w io.Writer, stop func() error) error {
 	}
 	var head []byte
 	for _, name := range allBuckets() {
-		head = appendString(append(head[:0], frameBucket), name)
+		head = appendString(append(head[:0], frameBucket), name.String())
 		if _, err := out.Write(head); err != nil {
 			return err
 		}
 		pairs := 0
-		err := tx.Bucket([]byte(name)).ForEach(func(k, v []byte) error {
+		err := at.view(name).forEach(func(k, v []byte) error {
 			if pairs++; pairs%checkEvery == 0 {
 				if err := stop(); err != nil {
 					return err

@@ -11,23 +11,33 @@ import (
 	"github.com/drover-fleet/drover/store"
 )
 
-// Names of the buckets; doc.go draws what is in them.
+// bucket is one of the file's; doc.go draws what is in them. Their order is that of a snapshot.
+type bucket int
+
 const (
-	bucketMeta    = "meta"
-	bucketRev     = "rev"
-	bucketJournal = "journal"
-	bucketHead    = "head"
-	bucketRequest = "request"
-	bucketCause   = "cause"
-	bucketWriter  = "writer"
+	bucketMeta bucket = iota
+	bucketRev
+	bucketJournal
+	bucketHead
+	bucketRequest
+	bucketCause
+	bucketWriter
+	buckets
 )
 
-// contentBuckets are those that the hash covers pair by pair, in the order in which a snapshot carries them.
-func contentBuckets() []string {
-	return []string{bucketRev, bucketJournal, bucketHead, bucketRequest, bucketCause, bucketWriter}
+func (b bucket) String() string {
+	return [buckets]string{"meta", "rev", "journal", "head", "request", "cause", "writer"}[b]
 }
 
-func allBuckets() []string { return append([]string{bucketMeta}, contentBuckets()...) }
+// of is the bucket in a file.
+func (b bucket) of(tx *bolt.Tx) *bolt.Bucket { return tx.Bucket([]byte(b.String())) }
+
+// contentBuckets are those that the hash covers pair by pair.
+func contentBuckets() []bucket { return allBuckets()[1:] }
+
+func allBuckets() []bucket {
+	return []bucket{bucketMeta, bucketRev, bucketJournal, bucketHead, bucketRequest, bucketCause, bucketWriter}
+}
 
 // Keys of bucket meta.
 const (
@@ -46,7 +56,7 @@ const (
 // fileFormat is what bucket meta says of the layout as a whole. Another value is another program's file.
 const fileFormat = "drover-state/1"
 
-// state is one committed state of the store, held immutable while anyone reads it.
+// state is one state of the store between two calls of Apply, held immutable while anyone reads it.
 type state struct {
 	applied, term uint64 // of the last entry applied
 	level         uint16 // of the cluster: commands above it are refused by every member alike
@@ -59,6 +69,7 @@ type state struct {
 	used          [classes]uint64 // logical bytes
 	full          [classes]bool   // of those that refuse; the journal never is
 	keys          index
+	fresh         *layer // what was applied since the last checkpoint began
 }
 
 // digest is the hash of the state as a whole.
@@ -105,47 +116,39 @@ func (s *state) watchable(from store.Revision) (store.Revision, error) {
 	return from, nil
 }
 
-// save writes the numbers of the state; it leaves other keys of bucket meta alone.
-func (s *state) save(meta *bolt.Bucket) error {
+// numbers are the pairs of bucket meta that this build knows; others there are left alone.
+func (s *state) numbers() *tree {
 	be := binary.BigEndian
-	pairs := []struct {
-		key   string
-		value []byte
-	}{
-		{metaFormat, []byte(fileFormat)},
-		{metaLevel, be.AppendUint64(nil, uint64(s.level))},
-		{metaApplied, be.AppendUint64(be.AppendUint64(nil, s.applied), s.term)},
-		{metaRevision, be.AppendUint64(nil, uint64(s.revision))},
-		{metaCompacted, be.AppendUint64(nil, uint64(s.compacted))},
-		{metaOrdinal, be.AppendUint64(nil, s.ordinal)},
-		{metaEpoch, append(be.AppendUint64(nil, uint64(s.epoch.Number)), s.epoch.ID...)},
-		{metaHash, s.content.bytes()},
-		{metaLimits, encodeLimits(s.limits)},
-		{metaUsage, s.encodeUsage()},
-	}
-	for _, p := range pairs {
-		if err := meta.Put([]byte(p.key), p.value); err != nil {
-			return fmt.Errorf("save %s: %w", p.key, err)
-		}
-	}
-	return nil
+	meta := newTree()
+	put := func(key string, value []byte) { meta.ReplaceOrInsert(pair{key: []byte(key), value: value}) }
+	put(metaFormat, []byte(fileFormat))
+	put(metaLevel, be.AppendUint64(nil, uint64(s.level)))
+	put(metaApplied, be.AppendUint64(be.AppendUint64(nil, s.applied), s.term))
+	put(metaRevision, be.AppendUint64(nil, uint64(s.revision)))
+	put(metaCompacted, be.AppendUint64(nil, uint64(s.compacted)))
+	put(metaOrdinal, be.AppendUint64(nil, s.ordinal))
+	put(metaEpoch, append(be.AppendUint64(nil, uint64(s.epoch.Number)), s.epoch.ID...))
+	put(metaHash, s.content.bytes())
+	put(metaLimits, encodeLimits(s.limits))
+	put(metaUsage, s.encodeUsage())
+	return meta
 }
 
 // loadState reads everything that is kept in memory. The file is not trusted: a restored one came over the network.
 func loadState(db *bolt.DB) (s *state, writers *writerTable, err error) {
 	err = db.View(func(tx *bolt.Tx) error {
 		for _, name := range allBuckets() {
-			if tx.Bucket([]byte(name)) == nil {
+			if name.of(tx) == nil {
 				return fmt.Errorf("bucket %s is missing: this is not a Drover state file, or its making was cut off", name)
 			}
 		}
-		if s, err = loadMeta(tx.Bucket([]byte(bucketMeta))); err != nil {
+		if s, err = loadMeta(bucketMeta.of(tx)); err != nil {
 			return err
 		}
-		if writers, err = loadWriters(tx.Bucket([]byte(bucketWriter))); err != nil {
+		if writers, err = loadWriters(view{base: bucketWriter.of(tx)}); err != nil {
 			return err
 		}
-		return s.loadKeys(tx.Bucket([]byte(bucketRev)))
+		return s.loadKeys(bucketRev.of(tx))
 	})
 	return s, writers, err
 }
@@ -178,7 +181,7 @@ func loadMeta(meta *bolt.Bucket) (*state, error) {
 	if level > store.FormatLevel {
 		return nil, fmt.Errorf("state is at format level %d and this build knows %d: install a newer build", level, store.FormatLevel)
 	}
-	s.level, s.content, s.keys = uint16(level), content, newIndex()
+	s.level, s.content, s.keys, s.fresh = uint16(level), content, newIndex(), newLayer()
 	if !s.decodeLimits(meta.Get([]byte(metaLimits))) || !s.decodeUsage(meta.Get([]byte(metaUsage))) {
 		return nil, errors.New("bucket meta is malformed")
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -25,10 +26,19 @@ type Options struct {
 	LockTimeout time.Duration
 	// Watch bounds what is buffered per watcher.
 	Watch watch.Options
-	// Committed, when set, is called by the goroutine that applies after each commit of an Apply, before anyone else learns of
-	// it: a simulator takes the file as a crash there would leave it. It must not call the store.
+	// CheckpointBytes of memory is how much is applied between two checkpoints at most; default 4 MiB. While the disk is behind it
+	// may come to four times as much, then Apply waits for it.
+	CheckpointBytes int
+	// Inline has Apply write the checkpoints that are due, rather than a goroutine of their own: for a simulator.
+	Inline bool
+	// Checkpoint, when set, is called as a checkpoint of so many bytes of memory begins, and what it returns as it has ended.
+	Checkpoint func(bytes int) (ended func(error))
+	// Committed, when set, is called after each commit of a checkpoint, by who writes it: a simulator takes the file as a crash there
+	// would leave it. It must not call the store.
 	Committed func()
 }
+
+const defaultCheckpointBytes = 4 << 20
 
 const defaultLockTimeout = 2 * time.Second
 
@@ -38,22 +48,26 @@ const newSuffix = ".new"
 // Store is one member's copy of the state. Apply, Snapshot and Restore are called by one goroutine, that of the log;
 // everything else is safe from any.
 type Store struct {
-	path      string
-	hub       *watch.Hub
-	committed func() // never nil
+	path string
+	hub  *watch.Hub
+	o    Options // nothing in it is nil or zero
 
-	// applyMu serialises Apply, Restore, Snapshot and Close. It is taken before mu.
+	// applyMu serialises Apply, Restore, Snapshot, CompactFile and Close, and the beginning of checkpoints. It is taken before mu.
 	applyMu   sync.Mutex
 	writers   *writerTable           // nil: to be read from the file again
 	snapshots map[*snapshot]struct{} // open ones
 
-	// mu pairs db with now: a transaction begun under it sees every record that now refers to. Held for moments only,
-	// save over a commit that drops records.
-	mu     sync.RWMutex
-	db     *bolt.DB // nil once closed
-	now    *state
-	hashes []IndexHash // the newest keptHashes, by rising index
-	closed bool
+	// mu pairs what a reader needs: the file holds nothing that is not in old, or was before it; old nothing that is not in now.
+	// Held for moments only.
+	mu      sync.RWMutex
+	db      *bolt.DB // nil once closed
+	old     *layer   // what a checkpoint is writing, between the file and now.fresh; nil: none is under way
+	now     *state
+	synced  uint64        // index of the newest checkpoint
+	writing chan struct{} // closed at the end of the checkpoint under way; nil: none is
+	failed  error         // a checkpoint's: nothing is applied any more
+	hashes  []IndexHash   // the newest keptHashes, by rising index
+	closed  bool
 }
 
 var (
@@ -67,9 +81,7 @@ var (
 // Open opens the file at path, or makes it. A fresh store has no epoch and refuses writes until a command brings one.
 // Only one process at a time can have the file open.
 func Open(path string, opts Options) (*Store, error) {
-	if opts.LockTimeout <= 0 {
-		opts.LockTimeout = defaultLockTimeout
-	}
+	opts = opts.withDefaults()
 	// What a restore or a compaction left when it was cut off before its swap has no meaning.
 	if err := errors.Join(removeFile(path+restoreSuffix), removeFile(path+shrinkSuffix)); err != nil {
 		return nil, fmt.Errorf("open state: %w", err)
@@ -85,12 +97,25 @@ func Open(path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open state file %s: %w", path, err), db.Close())
 	}
-	s := &Store{path: path, committed: opts.Committed, db: db, now: now, writers: writers, snapshots: map[*snapshot]struct{}{}}
-	if s.committed == nil {
-		s.committed = func() {}
-	}
+	s := &Store{path: path, o: opts, db: db, now: now, synced: now.applied, writers: writers, snapshots: map[*snapshot]struct{}{}}
 	s.hub = watch.NewHub(s, now.revision, opts.Watch)
 	return s, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.LockTimeout <= 0 {
+		o.LockTimeout = defaultLockTimeout
+	}
+	if o.CheckpointBytes <= 0 {
+		o.CheckpointBytes = defaultCheckpointBytes
+	}
+	if o.Checkpoint == nil {
+		o.Checkpoint = func(int) func(error) { return func(error) {} }
+	}
+	if o.Committed == nil {
+		o.Committed = func() {}
+	}
+	return o
 }
 
 // ensure makes the file when there is none. It is made aside and renamed, so that neither a full disk nor a crash leaves half of one.
@@ -176,17 +201,19 @@ func prepare(db *bolt.DB) (*state, *writerTable, error) {
 
 func createBuckets(tx *bolt.Tx, s *state) error {
 	for _, name := range allBuckets() {
-		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+		if _, err := tx.CreateBucketIfNotExists([]byte(name.String())); err != nil {
 			return fmt.Errorf("bucket %s: %w", name, err)
 		}
 	}
-	return s.save(tx.Bucket([]byte(bucketMeta)))
+	return writeTree(bucketMeta.of(tx), bucketMeta, s.numbers())
 }
 
-// Close ends all watchers with ErrClosed and lets go of the file. It may be called more than once.
+// Close ends all watchers with ErrClosed and lets go of the file, which is left as of the newest checkpoint. It may be called more
+// than once.
 func (s *Store) Close() error {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
+	s.settle()
 	s.abortSnapshots()
 	s.mu.Lock()
 	db := s.db
@@ -202,30 +229,69 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// state is the newest committed state.
+// state is the newest state.
 func (s *Store) state() *state {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.now
 }
 
-// begin pairs a read transaction with the state that it serves. The caller rolls it back soon: an open transaction keeps
-// freed pages from being used again.
-func (s *Store) begin() (*bolt.Tx, *state, error) {
+// reading is one state of everything, for as long as it is open.
+type reading struct {
+	tx  *bolt.Tx
+	old *layer
+	now *state
+}
+
+// begin opens the newest state. The caller closes it soon: an open transaction keeps freed pages from being used again.
+func (s *Store) begin() (*reading, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
-		return nil, nil, store.ErrClosed
+		return nil, store.ErrClosed
 	}
 	tx, err := s.db.Begin(false)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read state: %w", err)
+		return nil, fmt.Errorf("read state: %w", err)
 	}
-	return tx, s.now, nil
+	return &reading{tx: tx, old: s.old, now: s.now}, nil
+}
+
+func (r *reading) close() { _ = r.tx.Rollback() }
+
+func (r *reading) view(b bucket) view {
+	v := view{base: b.of(r.tx)}
+	if r.old != nil {
+		v.over[1] = r.old.trees[b]
+	}
+	if b == bucketMeta {
+		v.over[0] = r.now.numbers()
+	} else {
+		v.over[0] = r.now.fresh.trees[b]
+	}
+	return v
+}
+
+// show makes a state the newest one.
+func (s *Store) show(next *state, more []IndexHash) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = next
+	s.hashes = append(s.hashes, more...)
+	if n := len(s.hashes) - keptHashes; n > 0 {
+		s.hashes = slices.Delete(s.hashes, 0, n)
+	}
 }
 
 // Applied is the index of the last entry applied.
 func (s *Store) Applied() uint64 { return s.state().applied }
+
+// Synced is the applied index of the newest checkpoint: from there on the log has to be kept.
+func (s *Store) Synced() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.synced
+}
 
 // Revision is the newest revision.
 func (s *Store) Revision() store.Revision { return s.state().revision }

@@ -16,9 +16,7 @@ func (t *transaction) trim(c *store.Trim) error {
 			return err
 		}
 		for i := range gone {
-			if err := t.trimRecord(&gone[i]); err != nil {
-				return err
-			}
+			t.trimRecord(&gone[i])
 		}
 	}
 	for _, l := range c.Links {
@@ -33,8 +31,8 @@ func (t *transaction) trim(c *store.Trim) error {
 func (t *transaction) trimmable(s store.Span) ([]journalRecord, error) {
 	var gone []journalRecord
 	var stays span // the set that holds a record that must stay
-	c := t.buckets[bucketJournal].Cursor()
-	for k, v := c.Seek(revKey(s.First)); k != nil; k, v = c.Next() {
+	c := t.view(bucketJournal).cursor()
+	for k, v := c.seek(revKey(s.First)); k != nil; k, v = c.next() {
 		r, err := parseRevKey(k)
 		if err != nil {
 			return nil, err
@@ -62,31 +60,24 @@ func (t *transaction) trimmable(s store.Span) ([]journalRecord, error) {
 	return gone, nil
 }
 
-func (t *transaction) trimRecord(j *journalRecord) error {
+func (t *transaction) trimRecord(j *journalRecord) {
 	r := j.rec.Revision
-	if err := t.remove(bucketJournal, revKey(r)); err != nil {
-		return err
-	}
-	if raw := t.buckets[bucketHead].Get([]byte(j.rec.Key)); raw != nil && string(raw) == string(revKey(r)) {
-		if err := t.remove(bucketHead, []byte(j.rec.Key)); err != nil {
-			return err
-		}
+	t.remove(bucketJournal, revKey(r))
+	if raw := t.view(bucketHead).get([]byte(j.rec.Key)); raw != nil && string(raw) == string(revKey(r)) {
+		t.remove(bucketHead, []byte(j.rec.Key))
 	}
 	if r != j.set.first {
-		return nil
+		return
 	}
-	if err := t.remove(bucketRequest, requestKey(r, requestHash(j.rec.RequestID))); err != nil {
-		return err
+	t.remove(bucketRequest, requestKey(r, requestHash(j.rec.RequestID)))
+	if j.rec.Cause.Revision != 0 {
+		t.remove(bucketCause, causeKey(j.rec.Cause.Revision, r))
 	}
-	if j.rec.Cause.Revision == 0 {
-		return nil
-	}
-	return t.remove(bucketCause, causeKey(j.rec.Cause.Revision, r))
 }
 
 // relink closes a gap in the chain of a key.
 func (t *transaction) relink(l store.Link) error {
-	raw := t.buckets[bucketJournal].Get(revKey(l.At))
+	raw := t.view(bucketJournal).get(revKey(l.At))
 	if raw == nil {
 		return nil
 	}
@@ -94,7 +85,8 @@ func (t *transaction) relink(l store.Link) error {
 	if err != nil {
 		return err
 	}
-	return t.replace(bucketJournal, revKey(l.At), linked)
+	t.replace(bucketJournal, revKey(l.At), linked)
+	return nil
 }
 
 // withPrev replaces the link of an encoded record and keeps all that follows, known or not.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/drover-fleet/drover/store"
 )
 
@@ -41,9 +39,9 @@ type writerTable struct {
 	dirty  map[string]struct{} // changed or forgotten since the last save
 }
 
-func loadWriters(b *bolt.Bucket) (*writerTable, error) {
+func loadWriters(b view) (*writerTable, error) {
 	var all []*remembered
-	err := b.ForEach(func(k, v []byte) error {
+	err := b.forEach(func(k, v []byte) error {
 		m, err := decodeRemembered(string(k), v)
 		all = append(all, m)
 		return err
@@ -137,8 +135,8 @@ func (w *writerTable) put(m *remembered) {
 	}
 }
 
-// saveWriters brings bucket writer up to the table: once per transaction, in the order of names.
-func (t *transaction) saveWriters() error {
+// saveWriters brings bucket writer up to the table: once a call of Apply, in the order of names.
+func (t *transaction) saveWriters() {
 	names := make([]string, 0, len(t.writers.dirty))
 	for name := range t.writers.dirty {
 		names = append(names, name)
@@ -147,17 +145,12 @@ func (t *transaction) saveWriters() error {
 	for _, name := range names {
 		e, ok := t.writers.byName[name]
 		if !ok {
-			if err := t.remove(bucketWriter, []byte(name)); err != nil {
-				return err
-			}
+			t.remove(bucketWriter, []byte(name))
 			continue
 		}
-		if err := t.replace(bucketWriter, []byte(name), encodeRemembered(e.Value.(*remembered))); err != nil {
-			return err
-		}
+		t.replace(bucketWriter, []byte(name), encodeRemembered(e.Value.(*remembered)))
 	}
 	clear(t.writers.dirty)
-	return nil
 }
 
 func encodeRemembered(m *remembered) []byte {

@@ -109,6 +109,9 @@ func (l *Ledger) Apply(entries []consensus.Entry) ([][]any, error) {
 	return results, err
 }
 
+// Synced implements consensus.Machine.
+func (l *Ledger) Synced() uint64 { return l.Applied() }
+
 // Snapshot implements consensus.Machine.
 func (l *Ledger) Snapshot() (uint64, io.ReadCloser, error) {
 	l.mu.Lock()

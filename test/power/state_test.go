@@ -122,18 +122,18 @@ func TestStateSurvivesPowerCuts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	b, dir := newBoard(t), memDir(t)
 	var w *script
-	var acknowledged, offered, entries uint64
+	var synced, applied, entries uint64
 	for cut := range *cuts {
 		if cut%cutsOfALife == 0 {
 			if w != nil {
-				entries += acknowledged
+				entries += synced
 				w.close()
 			}
 			b.wipe()
-			w, acknowledged, offered = newScript(t, dir, rng), 0, 0
+			w, synced, applied = newScript(t, dir, rng), 0, 0
 		}
 		b.plugIn(1+rng.IntN(120), rng.Uint64())
-		acknowledged, offered = w.live(b, acknowledged, offered)
+		synced, applied = w.live(b, synced, applied)
 		b.pull()
 		if t.Failed() {
 			t.Fatalf("after cut %d", cut)
@@ -141,23 +141,23 @@ func TestStateSurvivesPowerCuts(t *testing.T) {
 	}
 	// The last life ends in peace.
 	b.plugIn(1<<30, 0)
-	w.start(b, acknowledged, offered)
+	w.start(b, synced, applied)
 	b.pull()
 	w.close()
-	t.Logf("%d cuts, %d entries acknowledged, all kept", *cuts, entries+acknowledged)
+	t.Logf("%d cuts, %d entries in checkpoints, all kept", *cuts, entries+synced)
 }
 
-// start opens the file and compares it with what it must hold: everything acknowledged, nothing but what was offered. It returns
-// nil if the power went.
-func (w *script) start(b *board, acknowledged, offered uint64) *mvcc.Store {
+// start opens the file and compares it with what it must hold: everything up to the newest checkpoint, nothing but what was applied. It
+// returns nil if the power went.
+func (w *script) start(b *board, synced, most uint64) *mvcc.Store {
 	w.t.Helper()
-	s, err := mvcc.Open(b.path("state"), mvcc.Options{})
+	s, err := mvcc.Open(b.path("state"), mvcc.Options{Inline: true, CheckpointBytes: 32 << 10})
 	if !b.must("start", err) {
 		return nil
 	}
 	applied, hash := s.Hash()
-	if applied < acknowledged || applied > offered {
-		w.t.Errorf("got applied index %d, want %d to %d", applied, acknowledged, offered)
+	if applied < synced || applied > most {
+		w.t.Errorf("got applied index %d, want %d to %d", applied, synced, most)
 	} else if hash != w.hashes[applied] {
 		w.t.Errorf("contents at index %d differ from those of the member that lost no power", applied)
 	}
@@ -167,37 +167,40 @@ func (w *script) start(b *board, acknowledged, offered uint64) *mvcc.Store {
 	return s
 }
 
-// live applies entries until the power goes, and says which was the last one acknowledged, and the last one offered.
-func (w *script) live(b *board, acknowledged, offered uint64) (_, _ uint64) {
+// live applies entries until the power goes, and says which was the last one that a checkpoint holds, and the last one applied.
+func (w *script) live(b *board, synced, applied uint64) (_, _ uint64) {
 	w.t.Helper()
-	s := w.start(b, acknowledged, offered)
+	s := w.start(b, synced, applied)
 	if s == nil {
-		return acknowledged, offered
+		return synced, applied
 	}
-	acknowledged = s.Applied()
 	for on := !w.t.Failed(); on; {
 		var group []mvcc.Entry
 		for i := range uint64(1 + w.rng.IntN(4)) {
-			group = append(group, w.entry(acknowledged+1+i))
+			group = append(group, w.entry(s.Applied()+1+i))
 		}
-		offered = acknowledged + uint64(len(group))
 		_, err := s.Apply(group)
-		if on = b.must("apply", err); !on {
+		on = b.must("apply", err)
+		applied = max(applied, s.Applied())
+		if !on {
 			break
 		}
-		acknowledged = offered
 		switch w.rng.IntN(16) {
 		case 0:
 			on = b.must("restore", copyOver(s))
 		case 1:
 			_, err := s.CompactFile(w.t.Context())
 			on = b.must("compaction of the file", err)
+		case 2, 3, 4:
+			on = b.must("checkpoint", s.Checkpoint())
 		}
+		synced = max(synced, s.Synced())
 	}
+	synced = max(synced, s.Synced())
 	if err := s.Close(); err != nil {
 		w.t.Error(err)
 	}
-	return acknowledged, offered
+	return synced, applied
 }
 
 // copyOver restores the store's own snapshot.

@@ -134,7 +134,7 @@ func (m *member) statePath() string { return filepath.Join(m.dir, "state") }
 
 func (m *member) start() error {
 	var err error
-	if m.store, err = mvcc.Open(m.statePath(), mvcc.Options{Committed: m.committed}); err != nil {
+	if m.store, err = mvcc.Open(m.statePath(), mvcc.Options{Inline: true, CheckpointBytes: 16 << 10, Committed: m.committed}); err != nil {
 		return fmt.Errorf("start %s: %w", m.name, err)
 	}
 	cfg := m.config()

@@ -45,10 +45,10 @@ func (x *exchange) receipt() {
 	}
 }
 
-// audit puts the outcome on record: of every write and every refusal; reads and watches at debug level.
+// audit puts the outcome on record: of every write, every refusal and every copy of the whole state; reads and watches at debug level.
 func (x *exchange) audit(took time.Duration) {
 	level := slog.LevelInfo
-	if x.w.status < http.StatusBadRequest && !x.route.writes() {
+	if x.w.status < http.StatusBadRequest && !x.route.writes() && !x.route.streams() {
 		level = slog.LevelDebug
 	}
 	x.log(level, "request done", slog.Int("code", x.w.status), slog.String("outcome", x.w.outcome()), slog.Int64("ms", took.Milliseconds()))

@@ -93,6 +93,8 @@ type Config struct {
 	Contacts Contacts
 	Members  Members
 	Ready    []Check // of /readyz; /livez only tells that the process serves
+	// Operations are what an operator may ask of the hub itself, by name.
+	Operations map[string]Operation
 
 	Member  string // this member's name
 	Version string // of Drover, as "0.1.0"

@@ -20,7 +20,7 @@ type Server struct {
 }
 
 // New returns the handler of everything under /api, /apis, /openapi, /version, /healthz, /livez, /readyz, and of
-// /drover/v1/{why,members}. The caller mounts it beside the device gateway's paths.
+// /drover/v1/{why,members,hub/*}. The caller mounts it beside the device gateway's paths.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("API server: %w", err)

@@ -21,6 +21,7 @@ const (
 	routeTransactions
 	routeWhy
 	routeMembers
+	routeHub
 )
 
 // route is what a request's path and method mean.
@@ -43,11 +44,11 @@ func (rt route) forMembers() bool {
 }
 
 // lasting requests have no deadline of their own.
-func (rt route) lasting() bool { return rt.verb == "watch" || rt.kind == routeLog }
+func (rt route) lasting() bool { return rt.verb == "watch" || rt.kind == routeLog || rt.streams() }
 
 func (rt route) writes() bool {
 	switch rt.verb {
-	case "create", "update", "patch", "delete", "deletecollection", "transact":
+	case "create", "update", "patch", "delete", "deletecollection", "transact", "operate":
 		return true
 	}
 	return false
@@ -98,6 +99,9 @@ func parseRoute(r *http.Request) (route, error) {
 	if fixed, ok := fixedRoute(path); ok {
 		fixed.path = path
 		return fixed, fixed.checkMethod(r)
+	}
+	if of, ok := hubRoute(path, r); ok {
+		return of, nil
 	}
 	for prefix, apiVersion := range map[string]string{"/api/v1/": api.CoreV1, "/apis/" + api.FleetV1 + "/": api.FleetV1} {
 		if rest, ok := strings.CutPrefix(path, prefix); ok {

@@ -2,12 +2,10 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"time"
 
+	"github.com/drover-fleet/drover/consensus"
 	"github.com/drover-fleet/drover/hub/replica"
 	"github.com/drover-fleet/drover/store/mvcc"
 )
@@ -21,20 +19,7 @@ const (
 	reseedNoOften = 10 * time.Minute
 )
 
-func (h *Hub) serveHashes(w http.ResponseWriter, r *http.Request) {
-	if r.TLS == nil {
-		http.Error(w, "members only", http.StatusForbidden)
-		return
-	}
-	if _, err := peerName(*r.TLS); err != nil {
-		http.Error(w, "members only", http.StatusForbidden)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(h.store.Hashes()); err != nil {
-		h.log.Debug("hashes not sent", "err", err)
-	}
-}
+func (h *Hub) serveHashes(w http.ResponseWriter, _ *http.Request) { h.answer(w, h.store.Hashes()) }
 
 // compare asks the other members now and then what they hold. A member that a majority contradicts gives its copy up and is given the
 // state again; contents that no majority decides about are an alarm.
@@ -76,7 +61,7 @@ func (h *Hub) compareOnce(ctx context.Context) (replica.Divergence, bool) {
 		if m.Name == h.id.Name || m.APIAddr == "" {
 			continue
 		}
-		hashes, err := h.hashesOf(ctx, "https://"+m.APIAddr)
+		hashes, err := h.hashesOf(ctx, m)
 		if err != nil {
 			h.log.Debug("hashes of another member", "from", m.Name, "err", err)
 			continue
@@ -86,24 +71,9 @@ func (h *Hub) compareOnce(ctx context.Context) (replica.Divergence, bool) {
 	return replica.Compare(h.store.Hashes(), others, len(members))
 }
 
-func (h *Hub) hashesOf(ctx context.Context, base string) ([]mvcc.IndexHash, error) {
+func (h *Hub) hashesOf(ctx context.Context, m consensus.Member) (out []mvcc.IndexHash, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	rq, err := http.NewRequestWithContext(ctx, http.MethodGet, base+pathHashes, nil)
-	if err != nil {
-		return nil, err
-	}
-	rs, err := h.peers.RoundTrip(rq)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rs.Body.Close() }()
-	if rs.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("it answers %s", rs.Status)
-	}
-	var out []mvcc.IndexHash
-	if err := json.NewDecoder(io.LimitReader(rs.Body, maxHashes)).Decode(&out); err != nil {
-		return nil, fmt.Errorf("read hashes: %w", err)
-	}
-	return out, nil
+	err = h.askMember(ctx, m, pathHashes, maxHashes, &out)
+	return out, err
 }

@@ -123,7 +123,7 @@ func (d dir) check(kind string, keeps []string) error {
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case name == fileLock, unfinished(name), slices.Contains(keeps, name):
-		case slices.Contains([]string{fileSealing, fileCA, fileCert, fileKey, fileLog}, name):
+		case slices.Contains([]string{fileSealing, fileCA, fileCert, fileKey, fileLog, fileState, fileRestoring}, name):
 			return fmt.Errorf("%s holds %q, which no %s leaves: repeat what was begun here, or choose an empty directory", d, name, kind)
 		default:
 			return fmt.Errorf("%s holds %q, which is no file of a hub member: choose an empty directory", d, name)
@@ -137,7 +137,7 @@ func unfinished(name string) bool {
 	if name == fileLog+consensus.NewSuffix || strings.HasPrefix(name, registry.SealPrefix) {
 		return true
 	}
-	for _, of := range []string{fileMember, fileCA, fileCert, fileKey, fileAdmin} {
+	for _, of := range []string{fileMember, fileCA, fileCert, fileKey, fileAdmin, fileReset, fileRestoring} {
 		if strings.HasPrefix(name, "."+of+"-") {
 			return true
 		}
@@ -146,12 +146,20 @@ func unfinished(name string) bool {
 }
 
 func (d dir) removeUnfinished() error {
+	if exists(d.path(fileReset)) {
+		if err := d.finishReset(); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(d.path(folderReset)); err != nil {
+		return fmt.Errorf("remove what a reset that was cut short left: %w", err)
+	}
 	entries, err := os.ReadDir(string(d))
 	if err != nil {
 		return fmt.Errorf("read directory: %w", err)
 	}
 	for _, e := range entries {
-		if !unfinished(e.Name()) {
+		if !unfinished(e.Name()) && (e.Name() != fileRestoring || !exists(d.path(fileMember))) {
 			continue
 		}
 		if err := os.Remove(d.path(e.Name())); err != nil {

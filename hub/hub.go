@@ -56,6 +56,8 @@ type Hub struct {
 	keys     *keyring
 	sealer   *registry.Sealer
 	store    *mvcc.Store
+	machine  *machine
+	syncs    syncTimes
 	node     *consensus.Node
 	replica  *replica.Replica
 	upkeep   *replica.Upkeep
@@ -134,9 +136,10 @@ func (h *Hub) openState() (err error) {
 	if err != nil {
 		return err
 	}
+	h.machine = &machine{Machine: replica.Machine{Store: h.store}}
 	h.node, err = consensus.Open(consensus.Config{
-		Dir: h.cfg.Dir, Self: h.id.member(), Applied: h.store.Applied(), Machine: replica.Machine{Store: h.store},
-		Transport: transport, Logger: h.log,
+		Dir: h.cfg.Dir, Self: h.id.member(), Applied: h.store.Applied(), Machine: h.machine,
+		Transport: transport, Logger: h.log, Observer: h.observer(),
 	})
 	return err
 }
@@ -231,6 +234,9 @@ func (h *Hub) Run(ctx context.Context) error {
 
 // serve runs everything above the state. The end of ctx is no error.
 func (h *Hub) serve(ctx context.Context) error {
+	if err := h.refuseOver(ctx); err != nil {
+		return errors.Join(err, h.api.Close())
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return h.found(ctx) })
 	group.Go(func() error { return h.gateway.Run(ctx) })
@@ -239,6 +245,7 @@ func (h *Hub) serve(ctx context.Context) error {
 	group.Go(func() error { return h.lead(ctx) })
 	group.Go(func() error { return h.upkeep.Follow(ctx) })
 	group.Go(func() error { return h.compare(ctx) })
+	group.Go(func() error { return h.watchHistory(ctx) })
 	group.Go(func() error { return h.listen(ctx) })
 	err := group.Wait()
 	if errors.Is(err, context.Canceled) {

@@ -69,26 +69,34 @@ func (h *Hub) listen(ctx context.Context) error {
 func (h *Hub) handler(ctx context.Context) (http.Handler, error) {
 	operators, err := apiserver.New(apiserver.Config{
 		Clients: h.registry, Why: h.registry, Logs: h.gateway, Contacts: h.contacts,
-		Members: apiserver.MembersFunc(h.members), Ready: h.checks(), Member: h.id.Name, Version: h.cfg.Version,
+		Members: apiserver.MembersFunc(h.members), Operations: h.operations(), Ready: h.checks(), Member: h.id.Name, Version: h.cfg.Version,
 		Peer: h.peers, Logger: h.log, Lasting: ctx,
 	})
 	if err != nil {
 		return nil, err
 	}
 	devices := httpgw.New(httpgw.Config{Devices: h.gateway, Contacts: h.contacts, Enroller: h.enroller, Logger: h.log})
-	return router{operators: operators, devices: devices, hashes: http.HandlerFunc(h.serveHashes)}, nil
+	return router{operators: operators, devices: devices, members: map[string]http.Handler{
+		pathHashes: membersOnly(h.serveHashes), pathStatus: membersOnly(h.serveStatus), pathHistory: membersOnly(h.serveHistory),
+	}}, nil
 }
 
 // router tells the two apart by the path as it came. http.ServeMux would first clean it, and send who asks for an object with an
 // empty name on to the collection or namespace that it lies in.
-type router struct{ operators, devices, hashes http.Handler }
+type router struct {
+	operators, devices http.Handler
+	members            map[string]http.Handler // what members ask of each other, by path
+}
 
 func (m router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch path := r.URL.Path; path {
+	path := r.URL.Path
+	if serve, ok := m.members[path]; ok {
+		serve.ServeHTTP(w, r)
+		return
+	}
+	switch path {
 	case wire.PathEnroll, wire.PathHello, wire.PathPoll, wire.PathBodies, wire.PathReport, enroll.PathJoin, httpgw.PathContacts:
 		m.devices.ServeHTTP(w, r)
-	case pathHashes:
-		m.hashes.ServeHTTP(w, r)
 	default:
 		if strings.HasPrefix(path, wire.PathStream) {
 			m.devices.ServeHTTP(w, r)

@@ -189,7 +189,7 @@ func verifyPinned(s tls.ConnectionState, token wire.Token) error {
 var errStranger = errors.New("the server does not show the CA that the token pins: wrong server, or a token of another hub")
 
 // becomeMember writes what the hub answered; member.json comes last and makes it so.
-func (d dir) becomeMember(id Identity, key *ecdsa.PrivateKey, reply enroll.JoinReply) error {
+func (d dir) becomeMember(id Identity, key *ecdsa.PrivateKey, reply enroll.JoinReply) (err error) {
 	if len(reply.CA) == 0 || len(reply.Certificate) == 0 {
 		return errors.New("the hub's answer holds no certificate")
 	}
@@ -199,7 +199,11 @@ func (d dir) becomeMember(id Identity, key *ecdsa.PrivateKey, reply enroll.JoinR
 		if m.Name == id.Name {
 			self = m
 		}
-		members = append(members, consensus.Member{ID: m.ID, Name: m.Name, PeerAddr: m.Peer})
+		known := consensus.Member{ID: m.ID, Name: m.Name, PeerAddr: m.Peer}
+		if known.APIAddr, err = hostOf(m.URL); err != nil {
+			return fmt.Errorf("the hub's answer: member %s: %w", m.Name, err)
+		}
+		members = append(members, known)
 	}
 	if self.ID == 0 {
 		return fmt.Errorf("the hub's answer does not list %s as a member", id.Name)

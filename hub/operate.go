@@ -1,0 +1,119 @@
+package hub
+
+import (
+	"context"
+	"io"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/client/remote"
+	"github.com/drover-fleet/drover/consensus"
+	"github.com/drover-fleet/drover/hub/apiserver"
+	"github.com/drover-fleet/drover/store"
+)
+
+const (
+	compactStep  = 5000                   // revisions of one compaction, so that no entry is held up for long
+	compactPause = 100 * time.Millisecond // between two
+	compactTime  = 15 * time.Second       // of one request; who asked asks again
+	minKeep      = 100                    // revisions that stay readable, for who lists and watches just now
+)
+
+// operations are what operators may ask of the hub itself.
+func (h *Hub) operations() map[string]apiserver.Operation {
+	return map[string]apiserver.Operation{
+		remote.HubStatusOp:   {Read: func(ctx context.Context) (any, error) { return h.status(ctx) }},
+		remote.HubSnapshotOp: {Stream: func(ctx context.Context, w io.Writer) error { return h.save(ctx, w) }},
+		remote.HubRemoveOp:   {Write: h.removeMember},
+		remote.HubTransferOp: {Write: h.transferLeader},
+		remote.HubCompactOp:  {Write: h.compactHistory},
+		remote.HubDefragOp:   {Write: h.defragMember},
+	}
+}
+
+func (h *Hub) memberNamed(q url.Values) (consensus.Member, error) {
+	name := q.Get("member")
+	for _, m := range h.node.Members() {
+		if m.Name == name {
+			return m, nil
+		}
+	}
+	return consensus.Member{}, fault.NotFound.Errorf("the hub has no member %.100q; drover hub members lists them", name)
+}
+
+// removeMember takes a member out of the group. What it holds stays on its disk, and it finds out by itself that it is out.
+func (h *Hub) removeMember(ctx context.Context, q url.Values) (any, error) {
+	m, err := h.memberNamed(q)
+	if err != nil {
+		return nil, err
+	}
+	h.log.Warn("an operator removes a member", "removed", m.Name)
+	if err := h.node.RemoveMember(ctx, m.ID); err != nil {
+		return nil, replicaFault(err)
+	}
+	return nil, nil
+}
+
+func (h *Hub) transferLeader(ctx context.Context, q url.Values) (any, error) {
+	m, err := h.memberNamed(q)
+	if err != nil {
+		return nil, err
+	}
+	if m.Learner {
+		return nil, fault.Conflict.Errorf("%s is still catching up and has no vote: only a voter can lead", m.Name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := h.node.TransferLeader(ctx, m.ID); err != nil {
+		return nil, replicaFault(err)
+	}
+	return nil, nil
+}
+
+// compactHistory forgets versions that were superseded before the newest "keep" revisions, as far as it comes in one request.
+func (h *Hub) compactHistory(ctx context.Context, q url.Values) (any, error) {
+	keep, err := strconv.ParseUint(q.Get("keep"), 10, 40)
+	if err != nil || keep < minKeep {
+		return nil, fault.BadRequest.Errorf("keep %.40q: want a number of revisions from %d up", q.Get("keep"), minKeep)
+	}
+	if err := h.replica.Barrier(ctx); err != nil {
+		return nil, err
+	}
+	newest := h.store.Revision()
+	if newest.Counter() <= keep {
+		return remote.Compacted{Revision: h.store.Compacted().String()}, nil
+	}
+	target := store.MakeRevision(newest.Epoch(), newest.Counter()-keep)
+	until := time.Now().Add(compactTime)
+	for h.store.Compacted() < target && time.Now().Before(until) {
+		before := h.store.Compacted()
+		res, err := h.replica.Propose(ctx, &store.Command{Actor: "hub:" + h.id.Name, Compact: min(target, before+compactStep)})
+		if err == nil {
+			err = res.Err
+		}
+		if err != nil {
+			return nil, err
+		}
+		if h.store.Compacted() == before {
+			target = before // the rest lies within one set, which is not split
+			break
+		}
+		select {
+		case <-time.After(compactPause):
+		case <-ctx.Done():
+			return nil, fault.Timeout.Errorf("compacted to revision %s: %w", h.store.Compacted(), ctx.Err())
+		}
+	}
+	return remote.Compacted{Revision: h.store.Compacted().String(), More: uint64(max(target, h.store.Compacted()) - h.store.Compacted())}, nil
+}
+
+// defragMember asks for a member's turn to rewrite its file; the leader lets one member at a time.
+func (h *Hub) defragMember(ctx context.Context, q url.Values) (any, error) {
+	m, err := h.memberNamed(q)
+	if err != nil {
+		return nil, err
+	}
+	return nil, h.upkeep.Want(ctx, m.Name)
+}

@@ -1,0 +1,214 @@
+package hub
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/drover-fleet/drover/client/remote"
+	"github.com/drover-fleet/drover/consensus"
+	"github.com/drover-fleet/drover/hub/replica"
+	"github.com/drover-fleet/drover/store"
+)
+
+// pathStatus answers another member with what this one says of itself.
+const pathStatus = "/drover/v1/internal/status"
+
+const (
+	maxStatus  = 256 << 10 // bytes of a member's answer
+	statusTime = 3 * time.Second
+	diskAlarm  = 10 // percent of the file system below which free room is an alarm
+)
+
+// membersOnly serves what members ask of each other.
+func membersOnly(serve func(http.ResponseWriter, *http.Request)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+			http.Error(w, "members only", http.StatusForbidden)
+			return
+		}
+		if _, err := peerName(*r.TLS); err != nil {
+			http.Error(w, "members only", http.StatusForbidden)
+			return
+		}
+		serve(w, r)
+	})
+}
+
+func (h *Hub) answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		h.log.Debug("answer to a member not sent", "err", err)
+	}
+}
+
+func (h *Hub) serveStatus(w http.ResponseWriter, _ *http.Request) { h.answer(w, h.ownStatus()) }
+
+// askMember gets a member's answer to one of the paths that are for members.
+func (h *Hub) askMember(ctx context.Context, m consensus.Member, path string, most int64, v any) error {
+	rq, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+m.APIAddr+path, nil)
+	if err != nil {
+		return err
+	}
+	rs, err := h.peers.RoundTrip(rq)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rs.Body.Close() }()
+	if rs.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s", rs.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(rs.Body, most)).Decode(v); err != nil {
+		return fmt.Errorf("read its answer: %w", err)
+	}
+	return nil
+}
+
+// status is this member's view of the hub, with what each member says of itself now.
+func (h *Hub) status(ctx context.Context) (*remote.HubStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	s := h.node.Status()
+	out := &remote.HubStatus{Asked: h.id.Name, Members: make([]remote.HubMember, len(s.Members))}
+	if id := h.cluster.Load(); id != nil {
+		out.ClusterID = *id
+	}
+	var wg sync.WaitGroup
+	for i, m := range s.Members {
+		if m.ID == s.Leader {
+			out.Leader = m.Name
+		}
+		wg.Go(func() { out.Members[i] = h.statusOf(ctx, s, m) })
+	}
+	wg.Wait()
+	furthest := uint64(0)
+	for i := range out.Members {
+		furthest = max(furthest, out.Members[i].Committed, out.Members[i].Applied)
+	}
+	for i := range out.Members {
+		if m := &out.Members[i]; m.Error == "" {
+			m.Lag = furthest - m.Applied
+		}
+	}
+	if d, found := h.compareOnce(ctx); found {
+		out.Diverged = diverged(d, h.id.Name)
+	}
+	return out, nil
+}
+
+func diverged(d replica.Divergence, member string) string {
+	if d.Mine {
+		return fmt.Sprintf("the contents of %s differ from the majority's at entry %d", member, d.Index)
+	}
+	return fmt.Sprintf("members' contents differ at entry %d", d.Index)
+}
+
+// statusOf asks a member, this one or another, and puts what the group knows of it beside its answer.
+func (h *Hub) statusOf(ctx context.Context, s consensus.Status, m consensus.Member) remote.HubMember {
+	var out remote.HubMember
+	if m.ID == s.ID {
+		out = h.ownStatus()
+		out.ClockOffsetMillis = 0
+	} else {
+		asked := time.Now()
+		err := h.askMember(ctx, m, pathStatus, maxStatus, &out)
+		took := time.Since(asked)
+		out.RoundTripMillis = took.Milliseconds()
+		if err != nil {
+			out = remote.HubMember{Error: err.Error()}
+		} else {
+			out.ClockOffsetMillis = out.Time.Sub(asked.Add(took / 2)).Milliseconds()
+		}
+	}
+	out.Rewriting, _ = h.upkeep.Wanted(ctx, m.Name)
+	out.Name, out.ID, out.Peer, out.URL = m.Name, strconv.FormatUint(m.ID, 16), m.PeerAddr, "https://"+m.APIAddr
+	switch {
+	case m.ID == s.Leader:
+		out.Role = "leader"
+	case m.Learner:
+		out.Role = "learner"
+	default:
+		out.Role = "follower"
+	}
+	return out
+}
+
+// ownStatus is what this member says of itself. Figures that cannot be had are left out.
+func (h *Hub) ownStatus() remote.HubMember {
+	s, u, e := h.node.Status(), h.store.Usage(), h.store.Epoch()
+	m := remote.HubMember{
+		Version: h.cfg.Version, Term: s.Term, Committed: s.Committed, Applied: s.Applied, Fenced: s.Fenced, LogEntries: s.Entries,
+		Epoch: e.Number, EpochID: e.ID, Revision: h.store.Revision().String(), Compacted: h.store.Compacted().String(),
+		SyncP99Micros: h.syncs.p99().Microseconds(),
+		Data:          quotaOf(u.Data, u.Limits.Data, u.DataFull), Events: quotaOf(u.Events, u.Limits.Events, u.EventsFull), Journal: u.Journal,
+		Time: time.Now().UTC(),
+	}
+	for _, other := range s.Members {
+		if other.ID == s.Leader {
+			m.Leader = other.Name
+		}
+	}
+	m.LogBytes, m.StateBytes = sizeOf(h.dir.path(fileLog)), sizeOf(h.dir.path(fileState))
+	if free, _, err := h.store.Wasted(); err == nil {
+		m.StateFree = free
+	}
+	m.DiskFree, m.DiskSize = room(string(h.dir))
+	if c, err := h.keys.get(); err == nil {
+		m.CertificateEnds = c.cert.Leaf.NotAfter.UTC()
+		if ca, err := x509.ParseCertificate(c.ca); err == nil {
+			m.CAEnds = ca.NotAfter.UTC()
+		}
+	}
+	m.Alarms = alarms(&m)
+	return m
+}
+
+func quotaOf(used uint64, q store.Quota, full bool) remote.HubQuota {
+	return remote.HubQuota{Used: used, High: q.High, Low: q.Low, Max: q.Max, Full: full}
+}
+
+func sizeOf(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// room is what is free for this process and the size, in bytes, of the file system that holds the path; 0 where it does not say.
+func room(path string) (free, size int64) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(path, &s); err != nil {
+		return 0, 0
+	}
+	return int64(s.Bavail) * s.Bsize, int64(s.Blocks) * s.Bsize
+}
+
+// alarms are what a person has to see to, a few words each.
+func alarms(m *remote.HubMember) []string {
+	var out []string
+	if m.Fenced != "" {
+		out = append(out, "fenced: "+m.Fenced)
+	}
+	if m.Leader == "" && m.Fenced == "" {
+		out = append(out, "no leader")
+	}
+	if m.Data.Full {
+		out = append(out, "contents full")
+	}
+	if m.Events.Full {
+		out = append(out, "events full")
+	}
+	if m.DiskSize > 0 && m.DiskFree*100 < m.DiskSize*diskAlarm {
+		out = append(out, "disk nearly full")
+	}
+	return out
+}

@@ -6,9 +6,9 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unk
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 STATIC   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 # Everything but what needs real processes (e2e) or a file system of its own (power), or judges the tree itself (arch).
-UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch -e /test/power)
+UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch -e /test/power -e /test/chaos)
 
-.PHONY: build build-arm demo demo-down test sim sim-plants e2e power lint arch bench-agent bench-store clean
+.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos lint arch bench-agent bench-store clean
 
 build: ## the three programs, static, for this machine
 	@$(STATIC) -o bin/ ./cmd/...
@@ -38,11 +38,16 @@ sim-plants: ## every planted fault is found by the check that is named for it
 
 e2e: build ## real binaries, real processes, real containerd
 	@$(GO) run ./test/setup /usr/bin/gcc /usr/bin/containerd /usr/bin/ctr /usr/sbin/runc /usr/bin/ip /usr/bin/qemu-aarch64-static
-	@$(GO) test -count=1 -p 1 -timeout 20m ./test/e2e/... ./test/power
+	@$(GO) test -count=1 -p 1 -timeout 20m ./test/e2e/... ./test/power ./test/chaos
 
 power: CUTS ?= 1000
 power: ## power cuts for raft.db and the state file, CUTS each
 	@$(GO) test -count=1 -v -timeout 0 ./test/power -cuts $(CUTS)
+
+chaos: TIME ?= 10m
+chaos: ## three real members under faults for TIME (SEED=n: that schedule), and what clients and watchers saw of it
+	@$(GO) run ./test/setup /usr/bin/ip
+	@$(GO) run ./test/chaos/run -time $(TIME) $(if $(SEED),-seed $(SEED))
 
 lint: $(TOOLS)/golangci-lint-$(LINT_VER)
 	@$< run ./...

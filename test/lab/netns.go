@@ -40,6 +40,9 @@ func DeleteNetns(name string) error {
 	return nil
 }
 
+// InNetns runs f in the named network namespace: the process's own when the name is empty. What f listens on or dials stays there.
+func InNetns(name string, f func() error) error { return inNetns(name, f) }
+
 // inNetns runs f on a thread that stands in the named network namespace. What f starts or opens stays there.
 func inNetns(name string, f func() error) error {
 	if name == "" {

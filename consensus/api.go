@@ -64,17 +64,17 @@ type Transport interface {
 	// Send queues a frame without blocking. Frames to one address may be lost but arrive in order. The transport owns
 	// the frame from then on.
 	Send(to Member, frame []byte)
-	// SendSnapshot streams a copy and returns nil once the receiver's ReceiveSnapshot has. Several may run, to
-	// different members.
-	SendSnapshot(ctx context.Context, to Member, header []byte, body io.Reader) error
+	// Stream opens a stream of bytes in both directions, beside the frames; the receiver's Handler serves it. It may break at any
+	// time, and then fails reads and writes on both sides sooner or later. Close is safe beside them and may be repeated.
+	Stream(ctx context.Context, to Member) (io.ReadWriteCloser, error)
 }
 
-// Handler takes what arrives. Both methods may be called at any time while Transport.Run runs.
+// Handler takes what arrives. Its methods may be called at any time while Transport.Run runs.
 type Handler interface {
 	// Receive must not block. It may keep the frame.
 	Receive(name string, frame []byte)
-	// ReceiveSnapshot reads body to its end; the transport ends it with io.EOF only if length and checksum were right.
-	ReceiveSnapshot(ctx context.Context, name string, header []byte, body io.Reader) error
+	// ServeStream serves a stream that a member has opened, and returns when it is done with it. ctx ends with Transport.Run.
+	ServeStream(ctx context.Context, name string, s io.ReadWriteCloser)
 	// Unreachable reports that frames to a member were lost, and how many.
 	Unreachable(id uint64, frames int)
 }
@@ -101,6 +101,10 @@ type Config struct {
 	MaxCommand      int   // bytes, 12 MiB: above the store's largest transaction
 	MaxPendingBytes int64 // bytes, 64 MiB: of commands that wait or are on their way; more is ErrBusy
 	MaxSnapshot     int64 // bytes, 8 GiB: larger incoming copies are refused
+
+	SnapshotRate int64         // bytes per second, 64 MiB: of all copies of the state that this member sends
+	SnapshotIdle time.Duration // 1 min: without progress, over all its connections, a transfer is given up
+	StreamIdle   time.Duration // 15 s: without a byte, a connection of a transfer is given up and opened again
 
 	freshID uint64 // random, the id to come back under if this is an old copy
 
@@ -130,6 +134,15 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxSnapshot == 0 {
 		c.MaxSnapshot = 8 << 30
+	}
+	if c.SnapshotRate == 0 {
+		c.SnapshotRate = 64 << 20
+	}
+	if c.SnapshotIdle == 0 {
+		c.SnapshotIdle = time.Minute
+	}
+	if c.StreamIdle == 0 {
+		c.StreamIdle = 15 * time.Second
 	}
 	if c.KeepEntries == 0 {
 		c.KeepEntries = 10000
@@ -162,9 +175,14 @@ func (c Config) validate() error {
 	check(c.SlowTicks >= c.ElectionTicks && 2*c.SlowTicks <= c.ProposalTicks,
 		"SlowTicks (%d) must be between ElectionTicks (%d), or leaders hand over for what disturbs nobody, and half of ProposalTicks (%d), "+
 			"or callers give up before they do", c.SlowTicks, c.ElectionTicks, c.ProposalTicks)
+	check(c.SnapshotRate >= minSnapshotRate, "SnapshotRate %d must be at least %d bytes per second", c.SnapshotRate, minSnapshotRate)
+	check(c.StreamIdle > 0 && c.SnapshotIdle >= c.StreamIdle, "SnapshotIdle (%v) must be at least StreamIdle (%v)", c.SnapshotIdle, c.StreamIdle)
 	check(c.MaxCommand > 0 && c.MaxCommand <= MaxFrame-1<<20, "MaxCommand %d is not in 1..%d", c.MaxCommand, MaxFrame-1<<20)
 	return errors.Join(errs...)
 }
+
+// minSnapshotRate, in bytes per second, lets a few chunks pass while a connection counts as alive.
+const minSnapshotRate = 32 << 10
 
 // MaxFrame is the largest frame a Transport has to carry, in bytes: one entry of the largest command with its envelope.
 const MaxFrame = 16 << 20

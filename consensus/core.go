@@ -80,6 +80,7 @@ type core struct {
 	promoteAt uint64            // tick before which no promotion is proposed again
 	heard     map[uint64]uint64 // leader: tick of the last raft message from each member
 	snapSent  map[uint64]snapState
+	snapRetry map[uint64]snapRetry
 	health    health
 
 	out output
@@ -91,7 +92,7 @@ func newCore(cfg Config, storage raft.Storage, meta raftlog.Meta, proposer uint6
 		cfg: cfg, storage: storage, logger: raftLogger{cfg.Logger}, proposer: proposer,
 		id: meta.Identity.ID, identity: meta.Identity, conf: meta.Conf,
 		members: map[uint64]Member{}, hints: map[uint64]Member{}, records: map[uint64]raftlog.Record{},
-		recSent: map[uint64]raftlog.Record{}, learners: map[uint64]learnerWatch{}, snapSent: map[uint64]snapState{}, heard: map[uint64]uint64{},
+		recSent: map[uint64]raftlog.Record{}, learners: map[uint64]learnerWatch{}, snapSent: map[uint64]snapState{}, snapRetry: map[uint64]snapRetry{}, heard: map[uint64]uint64{},
 		health:  health{reports: map[uint64]report{}},
 		applied: cfg.Applied, synced: cfg.Applied, term: meta.Hard.GetTerm(), commit: meta.Hard.GetCommit(),
 	}
@@ -311,7 +312,7 @@ func (c *core) onReports(in input) {
 		c.rn.ReportUnreachable(id)
 	}
 	for _, r := range in.sent {
-		c.onSnapshotSent(r)
+		c.onTransferEnded(r)
 	}
 }
 
@@ -395,6 +396,7 @@ func (c *core) onLeaderChange() {
 	c.reads.asker = nil
 	if !c.isLead {
 		clear(c.snapSent)
+		clear(c.snapRetry)
 		clear(c.learners)
 		return
 	}
@@ -417,7 +419,7 @@ func (c *core) leads() bool { return c.isLead && c.appTerm == c.term }
 
 func (c *core) sendRaft(m *pb.Message) {
 	if m.GetType() == pb.MsgSnap {
-		c.orderSnapshot(m)
+		c.wantSnapshot(m)
 		return
 	}
 	to, ok := c.address(m.GetTo())

@@ -168,6 +168,11 @@ func (r *rig) apply(id uint64, w applyWork) applyAck {
 	return ack
 }
 
+// wantSnapshot has a core's raft ask for a copy to a member.
+func (r *rig) wantSnapshot(c *core, to uint64) {
+	c.wantSnapshot(&pb.Message{Type: pb.MsgSnap.Enum(), To: new(to)})
+}
+
 // quicken ends what a slow disk has held back.
 func (r *rig) quicken(id uint64) {
 	r.slow[id] = false

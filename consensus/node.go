@@ -28,7 +28,8 @@ type Node struct {
 	stopped  chan struct{} // closed when Run returns
 	appender *queue[persistWork]
 	applier  *queue[applyJob]
-	incoming chan struct{} // one slot: a snapshot is being received
+	receiver receiver
+	pace     pacer // of outgoing copies
 
 	mu         sync.Mutex // guards all below
 	inbox      input
@@ -45,7 +46,7 @@ type Node struct {
 	led        bool
 	ledTerm    uint64
 	leadership chan struct{} // closed and replaced when leadership changes
-	sending    map[uint64]bool
+	sending    map[uint64]sending
 	pings      map[uint64]sentPing // the last one to each member, until it is answered
 	trips      map[uint64]time.Duration
 }
@@ -87,6 +88,7 @@ func (n *Node) Run(ctx context.Context) error {
 	start("consensus", func(ctx context.Context) error { return n.runLoop(ctx, &group) })
 	group.Wait()
 	n.stop()
+	n.dropPart(n.receiver.expired(time.Now(), 0))
 	err := context.Cause(ctx)
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		err = nil
@@ -135,6 +137,10 @@ func (n *Node) runLoop(ctx context.Context, transfers *sync.WaitGroup) error {
 			return err
 		}
 		n.dispatch(ctx, out, transfers)
+		if ticks > 0 {
+			n.endTransfers()
+			n.expireParts()
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 const (
 	logFile        = "raft.db"
 	incomingPrefix = "incoming-"
+	outgoingPrefix = "outgoing-" // has a name for a moment only
 )
 
 // NewSuffix ends the name of a raft.db that is being made. One that is left over means nothing.
@@ -172,10 +173,10 @@ func newNode(cfg Config, log *raftlog.Log, meta raftlog.Meta) (*Node, error) {
 		cfg: cfg, log: log, core: core, proposer: proposer, observe: cfg.Observer.orNothing(),
 		pings: map[uint64]sentPing{}, trips: map[uint64]time.Duration{},
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), leadership: make(chan struct{}),
-		waiters: map[uint64]chan completion{}, sending: map[uint64]bool{},
+		waiters: map[uint64]chan completion{}, sending: map[uint64]sending{},
 		appender: newQueue[persistWork](), applier: newQueue[applyJob](),
-		incoming: make(chan struct{}, 1),
-		applied:  core.applied,
+		applied: core.applied,
+		pace:    pacer{rate: cfg.SnapshotRate},
 	}
 	n.publish(output{confMoved: true})
 	return n, nil
@@ -200,7 +201,7 @@ func removeIncoming(dir string) error {
 		return fmt.Errorf("read directory: %w", err)
 	}
 	for _, f := range files {
-		if strings.HasPrefix(f.Name(), incomingPrefix) {
+		if strings.HasPrefix(f.Name(), incomingPrefix) || strings.HasPrefix(f.Name(), outgoingPrefix) {
 			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
 				return fmt.Errorf("remove unfinished snapshot: %w", err)
 			}

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"sync"
+	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 )
-
-var errBusyReceiving = errors.New("another snapshot is being received")
 
 type openedSnapshot struct {
 	index uint64
@@ -26,19 +26,25 @@ func (n *Node) openSnapshot() openedSnapshot {
 
 // startTransfer sends a copy of the machine to a member on a goroutine of its own, one at a time to each.
 func (n *Node) startTransfer(ctx context.Context, o snapOrder, transfers *sync.WaitGroup) {
+	ctx, cancel := context.WithCancel(ctx)
 	n.mu.Lock()
-	busy := n.sending[o.to.ID]
-	n.sending[o.to.ID] = true
+	_, busy := n.sending[o.to.ID]
+	if !busy {
+		n.sending[o.to.ID] = sending{to: o.to, cancel: cancel}
+	}
 	n.mu.Unlock()
 	report := func(err error) {
 		n.post(func(in *input) { in.sent = append(in.sent, snapResult{to: o.to.ID, err: err}) })
 	}
 	if busy {
+		cancel()
 		report(errBusyReceiving)
 		return
 	}
 	transfers.Go(func() {
-		err := n.transfer(ctx, o)
+		defer cancel()
+		t := transfer{n: n, order: o, began: time.Now()}
+		err := t.run(ctx)
 		if err != nil && ctx.Err() == nil {
 			n.cfg.Logger.Warn("snapshot to member", "member", o.to.Name, "err", err)
 		}
@@ -49,23 +55,132 @@ func (n *Node) startTransfer(ctx context.Context, o snapOrder, transfers *sync.W
 	})
 }
 
-func (n *Node) transfer(ctx context.Context, o snapOrder) error {
+type sending struct {
+	to     Member
+	cancel context.CancelFunc
+}
+
+// endTransfers ends those that have become pointless: this member leads no more, or the receiver is not what it was.
+func (n *Node) endTransfers() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for id, s := range n.sending {
+		if to, ok := n.core.address(id); !ok || to.PeerAddr != s.to.PeerAddr || !n.core.isLead {
+			s.cancel()
+		}
+	}
+}
+
+// transfer is one copy on its way to one member, over as many connections as it takes.
+type transfer struct {
+	n     *Node
+	order snapOrder
+	copy  *heldCopy
+	began time.Time
+	moved int64
+	tries int // connections on which the copy was offered and the receiver said what it wants
+}
+
+// run makes the copy once it is sure that it would be taken, and keeps it until the receiver has it, refuses it, or has taken
+// nothing for SnapshotIdle.
+func (t *transfer) run(ctx context.Context) (err error) {
+	if err := t.ask(ctx); err != nil {
+		return err
+	}
+	if err := t.hold(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.copy.Close()) }()
+	t.tell(TransferEvent{Stage: TransferBegun})
+	defer func() {
+		t.tell(TransferEvent{Stage: TransferEnded, Moved: t.moved, Took: time.Since(t.began), Err: err})
+	}()
+	progress, failures := time.Now(), 0
+	for {
+		before := t.moved
+		err := t.attempt(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil || errors.Is(err, errRefused) || errors.Is(err, errSource):
+			return err
+		case t.moved > before:
+			progress, failures = time.Now(), 0
+		case time.Since(progress) >= t.n.cfg.SnapshotIdle:
+			return fmt.Errorf("no progress for %v: %w", t.n.cfg.SnapshotIdle, err)
+		}
+		if first, _ := t.n.log.FirstIndex(); first > t.copy.index+1 {
+			return fmt.Errorf("the log begins at %d by now, after the copy's %d: %w", first, t.copy.index, err)
+		}
+		t.n.cfg.Logger.Info("snapshot to member broke off, and goes on", "member", t.order.to.Name, "moved", t.moved,
+			"size", t.copy.offer.Size, "err", err)
+		if err := pause(ctx, rand.N(min(50*time.Millisecond<<failures, 2*time.Second))); err != nil {
+			return err
+		}
+		failures = min(failures+1, 6)
+	}
+}
+
+func (t *transfer) tell(e TransferEvent) {
+	e.Sending, e.Member, e.Index, e.Size = true, t.order.to.Name, t.copy.index, t.copy.offer.Size
+	t.n.observe.Transfer(e)
+}
+
+func (t *transfer) open(ctx context.Context) (*stream, error) {
+	rw, err := t.n.cfg.Transport.Stream(ctx, t.order.to)
+	if err != nil {
+		return nil, err
+	}
+	return newStream(ctx, rw, t.n.cfg.StreamIdle), nil
+}
+
+// ask has the receiver say whether it would take a copy: none is made for who cannot be reached or is busy.
+func (t *transfer) ask(ctx context.Context) error {
+	header, err := t.n.snapshotHeader(t.order.msg, t.order.msg.GetSnapshot().GetMetadata().GetIndex())
+	if err != nil {
+		return err
+	}
+	s, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(ask(s, header), ignoreEnd(s.Close()))
+}
+
+// hold has the machine copied to a file.
+func (t *transfer) hold(ctx context.Context) error {
 	opened := make(chan openedSnapshot, 1)
-	n.applier.put(applyJob{snapshot: opened})
+	t.n.applier.put(applyJob{snapshot: opened})
 	var snap openedSnapshot
 	select {
 	case snap = <-opened:
 	case <-ctx.Done():
-		return errors.Join(ctx.Err(), n.closeLate(opened))
+		return errors.Join(ctx.Err(), t.n.closeLate(opened))
 	}
 	if snap.err != nil {
 		return fmt.Errorf("open snapshot: %w", snap.err)
 	}
-	header, err := n.snapshotHeader(o.msg, snap.index)
+	header, err := t.n.snapshotHeader(t.order.msg, snap.index)
 	if err == nil {
-		err = n.cfg.Transport.SendSnapshot(ctx, o.to, header, snap.r)
+		t.copy, err = holdCopy(t.n.cfg.Dir, snap.index, header, snap.r, t.n.cfg.MaxSnapshot)
 	}
 	return errors.Join(err, snap.r.Close())
+}
+
+// attempt is one connection.
+func (t *transfer) attempt(ctx context.Context) error {
+	s, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	said := false
+	return sendCopy(ctx, s, t.copy, &t.n.pace, func(at sent) {
+		if !said {
+			said = true
+			if t.tries++; t.tries > 1 {
+				t.tell(TransferEvent{Stage: TransferResumed, Offset: at.offset})
+			}
+		}
+		t.moved += at.moved
+	})
 }
 
 // closeLate closes a copy that was opened just when the node stopped.
@@ -95,59 +210,6 @@ func (n *Node) snapshotHeader(m *pb.Message, index uint64) ([]byte, error) {
 		Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(index), Term: new(term), ConfState: conf.State}},
 	}
 	return encodeSnapshotHeader(out, conf.Index, conf.Members)
-}
-
-// ReceiveSnapshot stores a copy beside the log and offers it to raft. It returns nil once raft has been offered it, so
-// that the sender never reports a copy as arrived that the receiver does not know of.
-func (h handler) ReceiveSnapshot(ctx context.Context, name string, header []byte, body io.Reader) error {
-	n := h.n
-	msg, conf, err := decodeSnapshotHeader(header)
-	if err != nil {
-		return err
-	}
-	select {
-	case n.incoming <- struct{}{}:
-		defer func() { <-n.incoming }()
-	default:
-		return errBusyReceiving
-	}
-	file, err := n.spool(body)
-	if err != nil {
-		return err
-	}
-	n.mu.Lock()
-	n.nextID++
-	id := n.nextID
-	done := make(chan completion, 1)
-	n.waiters[id] = done
-	n.inbox.snapshots = append(n.inbox.snapshots, inSnapshot{name: name, msg: msg, conf: conf, file: file, waiter: id})
-	n.mu.Unlock()
-	signal(n.wake)
-	select {
-	case d := <-done:
-		return d.err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-n.stopped:
-		return ErrStopped
-	}
-}
-
-// spool writes the copy to a file of its own. It need not be durable: until it is installed it can be sent again.
-func (n *Node) spool(body io.Reader) (name string, err error) {
-	f, err := os.CreateTemp(n.cfg.Dir, incomingPrefix)
-	if err != nil {
-		return "", fmt.Errorf("receive snapshot: %w", err)
-	}
-	limited := &io.LimitedReader{R: body, N: n.cfg.MaxSnapshot + 1}
-	_, err = io.Copy(f, limited)
-	if err == nil && limited.N == 0 {
-		err = fmt.Errorf("larger than the limit of %d bytes", n.cfg.MaxSnapshot)
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return "", errors.Join(fmt.Errorf("receive snapshot: %w", err), os.Remove(f.Name()))
-	}
-	return f.Name(), nil
 }
 
 func (n *Node) discard(files []string) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/drover-fleet/drover/consensus/raftlog"
 )
@@ -237,4 +238,17 @@ func (s *Stepped) OpenSnapshot(o SnapshotOrder) (header []byte, body io.ReadClos
 // SnapshotSent says how a transfer ended, for the next step.
 func (s *Stepped) SnapshotSent(o SnapshotOrder, err error) {
 	s.n.post(func(in *input) { in.sent = append(in.sent, snapResult{to: o.To.ID, err: err}) })
+}
+
+// spool writes the copy to a file of its own.
+func (n *Node) spool(body io.Reader) (name string, err error) {
+	f, err := os.CreateTemp(n.cfg.Dir, incomingPrefix)
+	if err != nil {
+		return "", fmt.Errorf("receive snapshot: %w", err)
+	}
+	_, err = io.Copy(f, body)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(fmt.Errorf("receive snapshot: %w", err), os.Remove(f.Name()))
+	}
+	return f.Name(), nil
 }

@@ -18,12 +18,9 @@ import (
 const magic = "DRVPEER\x01"
 
 const (
-	kindFrames   = 1
-	kindSnapshot = 2
+	kindFrames = 1
+	kindStream = 2
 )
-
-// maxHeader caps a snapshot's header: a few members' names and addresses, in bytes.
-const maxHeader = 1 << 20
 
 var errFrameSize = errors.New("frame is larger than its limit")
 
@@ -66,9 +63,14 @@ func (t *Transport) greet(ctx context.Context, conn *tls.Conn, to consensus.Memb
 	if err := conn.SetWriteDeadline(time.Now().Add(t.cfg.WriteTimeout)); err != nil {
 		return err
 	}
-	_, err = conn.Write(append([]byte(magic), kind))
-	return err
+	if _, err = conn.Write(append([]byte(magic), kind)); err != nil {
+		return err
+	}
+	return clearDeadline(conn)
 }
+
+// clearDeadline ends the deadlines of the greeting: those of what follows are for its kind to set.
+func clearDeadline(conn net.Conn) error { return conn.SetDeadline(time.Time{}) }
 
 // serve handles one accepted connection until it ends.
 func (t *Transport) serve(ctx context.Context, raw net.Conn, h consensus.Handler) {
@@ -114,8 +116,8 @@ func (t *Transport) serveConn(ctx context.Context, raw net.Conn, h consensus.Han
 	switch kind := greeting[len(magic)]; kind {
 	case kindFrames:
 		return t.receiveFrames(conn, name, h)
-	case kindSnapshot:
-		return t.receiveSnapshot(ctx, conn, name, h)
+	case kindStream:
+		return t.serveStream(ctx, conn, name, h)
 	default:
 		return fmt.Errorf("member %q opened a stream of unknown kind %d", name, kind)
 	}

@@ -87,7 +87,7 @@ func commonName(s tls.ConnectionState) (string, error) {
 type inbox struct {
 	frames      chan string
 	unreachable chan uint64
-	snapshot    func(name string, header []byte, body io.Reader) error
+	stream      func(name string, s io.ReadWriteCloser)
 }
 
 func newInbox() *inbox {
@@ -96,8 +96,8 @@ func newInbox() *inbox {
 
 func (i *inbox) Receive(name string, frame []byte) { i.frames <- name + ":" + string(frame) }
 func (i *inbox) Unreachable(id uint64, _ int)      { i.unreachable <- id }
-func (i *inbox) ReceiveSnapshot(_ context.Context, name string, header []byte, body io.Reader) error {
-	return i.snapshot(name, header, body)
+func (i *inbox) ServeStream(_ context.Context, name string, s io.ReadWriteCloser) {
+	i.stream(name, s)
 }
 
 func (i *inbox) next(t *testing.T) string {
@@ -303,60 +303,54 @@ func TestReadBlockChecksTheLengthBeforeItAllocates(t *testing.T) {
 	}
 }
 
-func TestSnapshotArrivesWholeAndTheReceiverDecides(t *testing.T) {
+func TestStreamCarriesBytesBothWaysUnderTheProvenName(t *testing.T) {
 	ca := newAuthority(t)
 	a, b := run(t, "a", 1, with(ca.tls("a"))), run(t, "b", 2, with(ca.tls("b")))
 	want := bytes.Repeat([]byte("0123456789abcdef"), 300_000/16)
-	var got []byte
-	b.in.snapshot = func(name string, header []byte, body io.Reader) (err error) {
-		if name != "a" || string(header) != "header" {
-			t.Errorf("from %q with %q, want a with header", name, header)
+	b.in.stream = func(name string, s io.ReadWriteCloser) {
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(s, got); err != nil || name != "a" || !bytes.Equal(got, want) {
+			t.Errorf("from %q: %d bytes, %v; want %d equal ones from a", name, len(got), err, len(want))
 		}
-		got, err = io.ReadAll(body)
-		return err
+		if _, err := s.Write([]byte("thanks")); err != nil {
+			t.Errorf("answer: %v", err)
+		}
 	}
-	if err := a.SendSnapshot(t.Context(), b.member, []byte("header"), bytes.NewReader(want)); err != nil {
+	s, err := a.Stream(t.Context(), b.member)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("got %d bytes, want %d equal ones", len(got), len(want))
+	if _, err := s.Write(want); err != nil {
+		t.Fatal(err)
 	}
-	b.in.snapshot = func(string, []byte, io.Reader) error { return errors.New("no room for it") }
-	err := a.SendSnapshot(t.Context(), b.member, []byte("header"), strings.NewReader("x"))
-	if !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "no room for it") {
-		t.Errorf("err = %v, want %v with the reason", err, errRefused)
+	if got, err := io.ReadAll(s); string(got) != "thanks" || err != nil {
+		t.Errorf("answer = %q, %v; want thanks, and the end when the handler returns", got, err)
+	}
+	if err := errors.Join(s.Close(), ignoreClosed(s.Close())); err != nil {
+		t.Errorf("close twice: %v", err)
 	}
 }
 
-func TestDamagedSnapshotNeverEndsWell(t *testing.T) {
+func TestStreamBreaksForBothWhenOneCloses(t *testing.T) {
 	ca := newAuthority(t)
-	b := run(t, "b", 2, with(ca.tls("b")))
-	block := func(s string) []byte { return append(binary.BigEndian.AppendUint32(nil, uint32(len(s))), s...) }
-	for _, tc := range []struct {
-		name string
-		send []byte
-		want error
-	}{
-		{"cut short", append(block("header"), block("chunk")...), io.ErrUnexpectedEOF},
-		{"wrong checksum", append(append(block("header"), block("chunk")...), make([]byte, 4+8+32)...), errChecksum},
-		{"cut in the trailer", append(append(block("header"), block("chunk")...), make([]byte, 4+8+3)...), io.ErrUnexpectedEOF},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			result := make(chan error, 1)
-			b.in.snapshot = func(_ string, _ []byte, body io.Reader) error {
-				_, err := io.ReadAll(body)
-				result <- err
-				return err
-			}
-			conn := raw(t, ca, b.member, kindSnapshot)
-			if _, err := conn.Write(tc.send); err != nil {
-				t.Fatal(err)
-			}
-			_ = conn.Close()
-			if err := <-result; !errors.Is(err, tc.want) {
-				t.Errorf("read = %v, want %v", err, tc.want)
-			}
-		})
+	a, b := run(t, "a", 1, with(ca.tls("a"))), run(t, "b", 2, with(ca.tls("b")))
+	ended := make(chan error, 1)
+	b.in.stream = func(_ string, s io.ReadWriteCloser) {
+		_, err := s.Read(make([]byte, 1))
+		ended <- err
+	}
+	s, err := a.Stream(t.Context(), b.member)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
+	if err := <-ended; err == nil {
+		t.Error("the receiver's read succeeded after the sender closed")
+	}
+	nobody := b.member
+	nobody.Name = "c"
+	if _, err := a.Stream(t.Context(), nobody); err == nil {
+		t.Error("a stream to c was served by b")
 	}
 }
 

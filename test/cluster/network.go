@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 
 	"github.com/drover-fleet/drover/consensus"
 )
 
-// ErrCut is what a snapshot meets on a cut or absent link.
+// ErrCut is what a stream meets on a cut or absent link.
 var ErrCut = errors.New("link is cut")
 
 // Network joins ports by address.
@@ -20,6 +21,7 @@ type Network struct {
 	ports map[string]*Port
 	links map[link]*linkState
 	seen  func(from, to string, frame []byte)
+	spoil func(from, to string, b []byte) // may change what streams carry
 }
 
 type link struct{ from, to string } // addresses
@@ -28,6 +30,7 @@ type linkState struct {
 	cut  bool
 	hold bool
 	held [][]byte
+	open map[*streamEnd]bool // streams of which this link carries one direction
 }
 
 // NewNetwork makes a network in which every link is whole.
@@ -41,8 +44,10 @@ type Port struct {
 	name string
 	addr string
 
-	mu      sync.Mutex // guards handler
+	mu      sync.Mutex // guards below
 	handler consensus.Handler
+	ctx     context.Context // of the present Run
+	serving *sync.WaitGroup
 }
 
 // Port makes the end of the member with a name (its certificate's, as it were) at an address. A later port at the same
@@ -51,8 +56,9 @@ func (n *Network) Port(name, addr string) *Port { return &Port{net: n, name: nam
 
 // Run implements consensus.Transport.
 func (p *Port) Run(ctx context.Context, h consensus.Handler) error {
+	var serving sync.WaitGroup
 	p.mu.Lock()
-	p.handler = h
+	p.handler, p.ctx, p.serving = h, ctx, &serving
 	p.mu.Unlock()
 	p.net.mu.Lock()
 	p.net.ports[p.addr] = p
@@ -66,6 +72,7 @@ func (p *Port) Run(ctx context.Context, h consensus.Handler) error {
 	p.mu.Lock()
 	p.handler = nil
 	p.mu.Unlock()
+	serving.Wait()
 	return ctx.Err()
 }
 
@@ -105,36 +112,114 @@ func (n *Network) route(from, to string, frame []byte) (target *Port, ok bool) {
 	return n.ports[to], true
 }
 
-// SendSnapshot implements consensus.Transport. A cut on the way takes effect at the next read.
-func (p *Port) SendSnapshot(ctx context.Context, to consensus.Member, header []byte, body io.Reader) error {
+// Stream implements consensus.Transport. A cut of either direction breaks it at once, as a firewall that resets does.
+func (p *Port) Stream(_ context.Context, to consensus.Member) (io.ReadWriteCloser, error) {
 	target, ok := p.net.route(p.addr, to.PeerAddr, nil)
-	if !ok || target == nil {
-		return fmt.Errorf("snapshot to %s: %w", to.Name, ErrCut)
+	if _, back := p.net.route(to.PeerAddr, p.addr, nil); !ok || !back || target == nil {
+		return nil, fmt.Errorf("stream to %s: %w", to.Name, ErrCut)
 	}
-	target.mu.Lock()
-	h := target.handler
-	target.mu.Unlock()
-	if h == nil {
-		return fmt.Errorf("snapshot to %s: %w", to.Name, ErrCut)
+	near, far := net.Pipe()
+	a := &streamEnd{Conn: near, net: p.net, from: p.addr, to: to.PeerAddr}
+	b := &streamEnd{Conn: far, net: p.net, from: to.PeerAddr, to: p.addr}
+	p.net.join(a, b)
+	if !target.serve(p.name, b) {
+		_ = a.Close()
+		return nil, fmt.Errorf("stream to %s: %w", to.Name, ErrCut)
 	}
-	return h.ReceiveSnapshot(ctx, p.name, bytes.Clone(header), cuttable{p: p, to: to.PeerAddr, r: body})
+	return a, nil
 }
 
-type cuttable struct {
-	p  *Port
-	to string
-	r  io.Reader
+// serve hands a stream to the handler, if one runs.
+func (p *Port) serve(name string, s *streamEnd) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.handler == nil {
+		return false
+	}
+	h, ctx := p.handler, p.ctx
+	p.serving.Go(func() {
+		h.ServeStream(ctx, name, s)
+		_ = s.Close()
+	})
+	return true
 }
 
-func (c cuttable) Read(b []byte) (int, error) {
-	if target, ok := c.p.net.route(c.p.addr, c.to, nil); !ok || target == nil {
+// streamEnd is one end of a stream; Close ends both.
+type streamEnd struct {
+	net.Conn
+	net      *Network
+	from, to string
+}
+
+// Write shows what passes to Tap as a nil frame, and to Spoil.
+func (s *streamEnd) Write(b []byte) (int, error) {
+	if _, ok := s.net.route(s.from, s.to, nil); !ok {
+		_ = s.Close()
 		return 0, ErrCut
 	}
-	return c.r.Read(b)
+	return s.Conn.Write(s.net.spoiled(s.from, s.to, b))
+}
+
+// Close ends the stream, on the other end too.
+func (s *streamEnd) Close() error {
+	s.net.mu.Lock()
+	if l := s.net.links[link{s.from, s.to}]; l != nil {
+		delete(l.open, s)
+	}
+	s.net.mu.Unlock()
+	return s.Conn.Close()
+}
+
+func (n *Network) join(ends ...*streamEnd) {
+	for _, e := range ends {
+		n.set(e.from, e.to, func(l *linkState) {
+			if l.open == nil {
+				l.open = map[*streamEnd]bool{}
+			}
+			l.open[e] = true
+		})
+	}
+}
+
+// Break ends the streams between two addresses, and leaves the way open for new ones.
+func (n *Network) Break(a, b string) {
+	var ends []*streamEnd
+	for _, k := range []link{{a, b}, {b, a}} {
+		n.set(k.from, k.to, func(l *linkState) {
+			for e := range l.open {
+				ends = append(ends, e)
+			}
+		})
+	}
+	for _, e := range ends {
+		_ = e.Close()
+	}
+}
+
+// Spoil lets f change what streams carry, in place; nil ends it.
+func (n *Network) Spoil(f func(from, to string, b []byte)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.spoil = f
+}
+
+func (n *Network) spoiled(from, to string, b []byte) []byte {
+	n.mu.Lock()
+	f := n.spoil
+	n.mu.Unlock()
+	if f == nil {
+		return b
+	}
+	b = bytes.Clone(b)
+	f(from, to, b)
+	return b
 }
 
 // Cut loses everything from one address to another from now on; the other direction is left alone.
-func (n *Network) Cut(from, to string) { n.set(from, to, func(l *linkState) { l.cut = true }) }
+func (n *Network) Cut(from, to string) {
+	n.set(from, to, func(l *linkState) { l.cut = true })
+	n.Break(from, to)
+}
 
 // Mend ends Cut.
 func (n *Network) Mend(from, to string) { n.set(from, to, func(l *linkState) { l.cut = false }) }
@@ -185,7 +270,7 @@ func (n *Network) MendAll() {
 	}
 }
 
-// Tap calls f for each frame that is sent, lost or not; nil ends it. A snapshot's reads appear as nil frames.
+// Tap calls f for each frame that is sent, lost or not; nil ends it. What streams carry appears as nil frames.
 func (n *Network) Tap(f func(from, to string, frame []byte)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -68,8 +68,8 @@ type port struct{ m *member }
 // Run implements consensus.Transport.
 func (p port) Run(ctx context.Context, _ consensus.Handler) error { <-ctx.Done(); return nil }
 
-// SendSnapshot implements consensus.Transport.
-func (p port) SendSnapshot(context.Context, consensus.Member, []byte, io.Reader) error {
+// Stream implements consensus.Transport.
+func (p port) Stream(context.Context, consensus.Member) (io.ReadWriteCloser, error) {
 	panic("sim: snapshots do not go over the port")
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/agent"
+	"github.com/drover-fleet/drover/agent/link"
 	"github.com/drover-fleet/drover/agent/state"
 	"github.com/drover-fleet/drover/agent/workload"
 	"github.com/drover-fleet/drover/agent/workload/fakedriver"
@@ -16,35 +17,33 @@ import (
 
 // device is a board: its runtime and files outlive its agent, its files outlive its power.
 type device struct {
+	host    // the agent's process
 	f       *fleet
-	w       *world
-	name    string
 	dir     string
 	runtime *fakedriver.Runtime
 	booted  time.Duration
 
-	life    int // counts starts of the agent; 0 running agents while core is nil
-	core    *agent.Core
+	core    *agent.Core // nil while the agent does not run
 	files   *agent.Store
 	driver  *fakedriver.Driver
 	faults  int // counts what was done to it
 	wakeups int // counts alarms that were set: only the newest rings
-	link    *link
-	held    wire.Position // the highest that it ever held
+	link    *link.Session
+	session uint64        // number of the link's last one, as kept on disk
+	holds   wire.Position // the highest that it ever held
 }
 
 func runtimeChanged() agent.Event { return agent.RuntimeChanged{} }
 
 func newDevice(f *fleet, i int) (*device, error) {
-	d := &device{f: f, w: f.w, name: deviceName(i), dir: filepath.Join(f.w.cfg.Dir, deviceName(i))}
+	d := &device{host: host{w: f.w, name: deviceName(i)}, f: f, dir: filepath.Join(f.w.cfg.Dir, deviceName(i))}
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return nil, err
 	}
-	d.runtime = fakedriver.New(func() int64 { return f.w.wall().UnixNano() })
+	d.runtime = fakedriver.New(func() int64 { return d.wall().UnixNano() })
 	for image := range f.images {
 		d.runtime.Publish(image, nil)
 	}
-	d.link = newLink(d)
 	d.start()
 	return d, nil
 }
@@ -63,14 +62,26 @@ func (d *device) start() {
 		return
 	}
 	d.life++
+	d.up = true
 	d.driver = d.runtime.Connect(0)
 	d.core = agent.NewCore(agent.CoreConfig{Device: d.name, Codec: codec, Random: d.w.rng.Int64N, Loaded: loaded})
-	d.link.start()
+	if d.link, err = d.newLink(); err != nil {
+		d.w.fail(history.NoErrors, "%s: %v", d.name, err)
+		return
+	}
+	d.later(d.w.about(3*time.Second), func() { d.spawn(func(ctx context.Context) { _ = d.link.Run(ctx) }) }) // ends with ctx only
 	d.step(agent.Tick{})
 }
 
+// stop ends the agent's process.
+func (d *device) stop() {
+	d.up = false
+	d.endTasks()
+	d.core = nil
+}
+
 func (d *device) now() workload.Now {
-	return workload.Now{BootID: d.runtime.BootID(), Boot: d.w.now - d.booted + time.Second, Wall: d.w.wall().UnixNano()}
+	return workload.Now{BootID: d.runtime.BootID(), Boot: d.w.now - d.booted + time.Second, Wall: d.wall().UnixNano()}
 }
 
 // step steps the core and carries out the effects, as agent.Agent does: answers of saves come before anything else.
@@ -83,6 +94,7 @@ func (d *device) step(ev agent.Event) {
 		}
 	}
 	d.checkHeld()
+	d.touch()
 }
 
 // checkHeld holds I5: the position never falls.
@@ -91,10 +103,10 @@ func (d *device) checkHeld() {
 		return
 	}
 	held, _ := d.core.Held()
-	if held.Older(d.held) {
-		d.w.fail(history.NeverBack, "%s holds revision %d after %d", d.name, held.Revision, d.held.Revision)
+	if held.Older(d.holds) {
+		d.w.fail(history.NeverBack, "%s holds revision %d after %d", d.name, held.Revision, d.holds.Revision)
 	}
-	d.held = held
+	d.holds = held
 }
 
 func (d *device) do(e agent.Effect) agent.Event {
@@ -106,9 +118,9 @@ func (d *device) do(e agent.Effect) agent.Event {
 	case agent.StartOp:
 		d.begin(e.Op)
 	case agent.SendReport:
-		d.link.putReport(e.Report)
+		d.link.Report(e.Report)
 	case agent.WantBodies:
-		d.link.putWant(e.Request)
+		d.link.Want(e.Request)
 	case agent.Wake:
 		d.wake(e.At)
 	}
@@ -145,7 +157,7 @@ func (d *device) checkStop(op agent.Op) {
 		if k.ID != op.Action.ID || k.State != workload.Running {
 			continue
 		}
-		if t := d.f.images[k.Image]; !d.f.buried[k.UID] && d.f.ordered[k.UID] <= t {
+		if t := d.f.images[k.Image]; !d.f.orders.mayStop(d.name, k.UID, t) {
 			d.w.fail(history.NeverStops, "%s stops template %d of %s, and nothing newer was ordered", d.name, t, k.Object)
 		}
 	}
@@ -170,8 +182,7 @@ func (d *device) killAgent() {
 		return
 	}
 	d.w.logf("the agent of %s is killed", d.name)
-	d.core = nil
-	d.link.drop()
+	d.stop()
 	d.w.after(d.w.about(3*time.Second), d.revive)
 }
 
@@ -189,8 +200,7 @@ func (d *device) powerCut() {
 	}
 	d.w.logf("%s loses power", d.name)
 	before := d.runningNow()
-	d.core = nil
-	d.link.drop()
+	d.stop()
 	d.runtime.Reboot()
 	alone := d.w.chance(0.5)
 	if alone {
@@ -201,7 +211,7 @@ func (d *device) powerCut() {
 		d.revive()
 		life, faults := d.life, d.faults
 		d.w.after(30*time.Second, func() {
-			if alone && d.life == life && d.faults == faults && d.link.cutOff() {
+			if alone && d.life == life && d.faults == faults && d.isCutOff() {
 				d.checkReboot(before)
 			}
 		})
@@ -212,7 +222,7 @@ func (d *device) powerCut() {
 func (d *device) checkReboot(before map[string]int) {
 	got := d.runningNow()
 	for uid, template := range before {
-		if _, err := d.driver.List(context.Background()); err == nil && !d.f.buried[uid] && got[uid] < template {
+		if _, err := d.driver.List(context.Background()); err == nil && got[uid] < template && !d.f.orders.mayStop(d.name, uid, template) {
 			d.w.fail(history.Reboots, "%s ran %v before the power was cut, and without a network %v half a minute after it came back", d.name, before, got)
 			return
 		}

@@ -8,9 +8,10 @@
 //
 // What it judges is the history of the run (test/history) and, after the last fault, that everything comes to rest as declared.
 //
-// Where code waits (a request to a gateway, a feed of its view) it runs as a coroutine that only the queue resumes. In place of the
-// controllers' loops and the scheduler one reconciler declares what devices run; the device's link is a small one of its own, with
-// the rules of agent/link and without signatures.
+// Where code waits (a request to a gateway, an informer, a controller, the scheduler, a device's link) it runs as a coroutine that
+// only the queue resumes: the very code of a process, given another api/await.Waiter. The member that leads runs controllers.Run
+// with every loop and the scheduler under the term of its office; devices run agent.Core under agent/link.Session, with real
+// signatures.
 //
 // What it does not show: data races and the loops around the cores (the cluster tests run those), the file systems' own lies (the
 // power cut tests), and how the real transports fail.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/api/retry"
-	"github.com/drover-fleet/drover/api/wire"
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/hub/gateway"
 	"github.com/drover-fleet/drover/hub/registry"
@@ -15,8 +14,6 @@ import (
 
 // began is when the simulated world begins, by its wall clock.
 func began() time.Time { return time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC) }
-
-func (w *world) wall() time.Time { return began().Add(w.now) }
 
 // gate is what a member serves devices and users with: the registry and the gateway over its replica.
 type gate struct {
@@ -30,7 +27,7 @@ type gate struct {
 func (f *fleet) openGate(m *member) error {
 	w := f.w
 	rep, err := replica.New(node{m}, m.store, replica.Options{
-		Member: m.name, Now: w.wall, Random: w.rng.Int64N,
+		Member: m.name, Now: m.wall, Random: w.rng.Int64N,
 		Retry: retry.Policy{Base: time.Nanosecond, Max: time.Nanosecond}, // node has waited already
 	})
 	if err != nil {
@@ -42,7 +39,7 @@ func (f *fleet) openGate(m *member) error {
 		return err
 	}
 	g := &gate{m: m, judging: map[string]bool{}}
-	if g.registry, err = registry.New(backend{rep, m}, registry.Options{Sealer: sealer, Now: w.wall}); err != nil {
+	if g.registry, err = registry.New(backend{rep, m}, registry.Options{Sealer: sealer, Now: m.wall}); err != nil {
 		return err
 	}
 	as := func(name string) client.Client { return g.registry.As(registry.Actor{Name: name}) }
@@ -52,12 +49,12 @@ func (f *fleet) openGate(m *member) error {
 			e := m.store.Epoch()
 			return gateway.Identity{ClusterID: clusterID, Epoch: e.Number, EpochID: e.ID}, e.Number != 0
 		},
-		Sign: func(_ string, payload []byte) (wire.Signed, error) { return wire.Signed{Payload: payload}, nil },
+		Sign: f.signer.Sign, Contacts: gateway.NewContactsBy(clock{&m.host}.Now), PollHold: pollHold,
 		KeyedHash: func(value []byte) []byte {
 			sum := sha256.Sum256(value)
 			return sum[:]
 		},
-		Now: w.wall, BehindWait: time.Nanosecond, MarkProgress: m.store.Progress,
+		Now: m.wall, BehindWait: time.Nanosecond, MarkProgress: m.store.Progress,
 		Sleep: func(context.Context, time.Duration) bool {
 			return w.current.sleep(w.between(20*time.Millisecond, 200*time.Millisecond))
 		},

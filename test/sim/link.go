@@ -2,246 +2,205 @@ package sim
 
 import (
 	"context"
-	"errors"
+	"crypto/x509"
+	"io"
+	"slices"
 	"time"
 
 	"github.com/drover-fleet/drover/agent"
+	"github.com/drover-fleet/drover/agent/link"
+	"github.com/drover-fleet/drover/api/await"
 	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/api/retry"
 	"github.com/drover-fleet/drover/api/wire"
 	"github.com/drover-fleet/drover/hub/gateway"
 	"github.com/drover-fleet/drover/test/history"
 )
 
 const (
-	exchangeTime = 8 * time.Second // for an answer, before the link is taken for dead
-	pollEvery    = 6 * time.Second // mean, after an answer without news
+	exchangeTime = 8 * time.Second  // for an answer, before the link takes the member for dead
+	pollHold     = 20 * time.Second // how long a member holds a poll
+	lookAgain    = 5 * time.Second  // a held poll looks again though nothing woke it
 )
 
-// link is the device's end of the protocol, with the rules of agent/link: a session number that grows, the latest report only,
-// bodies asked for until they came, another member after any failure.
-type link struct {
-	d        *device
-	session  uint64 // as kept on disk
-	sequence uint64
-	attempt  int // counts connections; what belongs to an earlier one does nothing
-	member   *member
-	up       bool
-
-	report    *wire.Report
-	unsent    bool
-	reporting bool
-	want      *wire.BodiesRequest
-	fetching  bool
-	told      wire.Position
-	toldHash  wire.Hash
-	toldAt    time.Duration
-}
-
-var errNoAnswer = errors.New("no answer")
-
-func newLink(d *device) *link { return &link{d: d} }
-
-// cutOff tells whether the device reaches no member.
-func (l *link) cutOff() bool {
-	for _, m := range l.d.w.members {
-		if l.d.w.net.open(l.d.name, m.name) {
-			return false
-		}
+// newLink makes the link of an agent that has just started: agent/link over the simulated network.
+func (d *device) newLink() (*link.Session, error) {
+	members := make([]string, len(d.w.members))
+	for i, at := range d.w.rng.Perm(len(members)) {
+		members[i] = d.w.members[at].name
 	}
-	return true
-}
-
-// start is a new run of the agent: a new session, and nothing to be said yet.
-func (l *link) start() {
-	l.report, l.want, l.unsent, l.told, l.toldHash = nil, nil, false, wire.Position{}, nil
-	l.session++
-	l.sequence = 0
-	l.connect()
-}
-
-func (l *link) drop() {
-	l.attempt++
-	l.up, l.reporting, l.fetching = false, false, false
-}
-
-// broke ends a connection and tries another member later.
-func (l *link) broke(attempt int, err error) {
-	if attempt != l.attempt {
-		return
-	}
-	l.d.w.logf("%s loses %s: %v", l.d.name, l.member.name, err)
-	l.drop()
-	l.connect()
-}
-
-func (l *link) connect() {
-	attempt := l.attempt
-	l.d.w.after(l.d.w.about(3*time.Second), func() {
-		if attempt != l.attempt || l.d.core == nil {
-			return
-		}
-		l.member = l.d.w.members[l.d.w.rng.IntN(len(l.d.w.members))]
-		l.hello()
+	return link.New(link.Config{
+		Source: source{d}, Sink: sink{d}, Transport: transport{d}, ClusterID: clusterID, Device: d.name,
+		Roots: func() *x509.CertPool { return d.f.signer.roots }, Now: d.wall, Endpoints: members,
+		NextSession: func(above uint64) (uint64, error) {
+			d.session = max(d.session, above) + 1
+			return d.session, nil
+		},
+		Random: d.w.rng.Int64N, Waiter: clock{&d.host}, Timeout: exchangeTime, PollMargin: exchangeTime,
+		Retry: retry.Policy{Base: time.Second, Max: 15 * time.Second},
 	})
 }
 
-func (l *link) peer() gateway.Peer {
-	return gateway.Peer{Device: l.d.name, Fingerprint: fingerprint(l.d.name), Source: l.d.name}
+// source and sink are the agent as its link sees it: what came is taken by the agent's loop a moment later.
+type (
+	source struct{ d *device }
+	sink   struct{ d *device }
+)
+
+// Hello implements link.Source.
+func (s source) Hello() wire.Hello {
+	return wire.Hello{BootID: s.d.runtime.BootID(), WallTime: s.d.now().Wall}
 }
 
-// exchange has the member answer a request, and gives the answer to then unless the connection has ended.
-func exchange[T any](l *link, serve func(ctx context.Context, g *gate) (T, error), then func(T)) {
-	w, m, attempt := l.d.w, l.member, l.attempt
-	settled := false
-	settle := func(v T, err error) {
-		if settled || attempt != l.attempt {
-			return
-		}
-		settled = true
-		if err != nil {
-			l.broke(attempt, err)
-			return
-		}
-		then(v)
+// Held implements link.Source.
+func (s source) Held() (wire.Position, wire.Hash) { return s.d.core.Held() }
+
+func (s sink) later(ev agent.Event) { s.d.later(0, func() { s.d.step(ev) }) }
+
+// Desired implements link.Sink.
+func (s sink) Desired(m wire.Signed) {
+	var desired wire.Desired
+	if err := wire.Decode(m.Payload, wire.MaxDesired, &desired); err != nil {
+		s.d.w.fail(history.NoErrors, "%s: desired: %v", s.d.name, err)
+		return
 	}
-	w.net.send(l.d.name, m.name, func() {
-		if !m.up {
+	s.d.w.trace.note(s.d.w.now, s.d.name, m.Payload)
+	s.later(agent.DesiredReceived{Signed: m, Desired: desired})
+}
+
+// Bodies implements link.Sink.
+func (s sink) Bodies(r wire.BodiesReply) { s.later(agent.BodiesReceived{Reply: r}) }
+
+// Command implements link.Sink. Nobody commands here.
+func (s sink) Command(wire.Signed) { s.d.w.fail(history.NoErrors, "%s was sent a command", s.d.name) }
+
+// Acked implements link.Sink.
+func (s sink) Acked(journal uint64) { s.later(agent.JournalAcked{Sequence: journal}) }
+
+// State implements link.Sink.
+func (s sink) State(st link.State) {
+	if st.Connected {
+		s.d.w.logf("%s has %s", s.d.name, st.Endpoint)
+	} else {
+		s.d.w.logf("%s loses %s: %v", s.d.name, st.Endpoint, st.Err)
+	}
+}
+
+// transport reaches members over the simulated network.
+type transport struct{ d *device }
+
+// Open implements link.Transport.
+func (t transport) Open(endpoint string) (link.Conn, error) {
+	return &conn{d: t.d, m: t.d.w.member(endpoint)}, nil
+}
+
+type conn struct {
+	d *device
+	m *member
+}
+
+func (c *conn) peer() gateway.Peer {
+	return gateway.Peer{Device: c.d.name, Fingerprint: fingerprint(c.d.name), Source: c.d.name}
+}
+
+// exchange has the member answer a request. A member that is down refuses the connection, or says nothing; so does one that dies.
+func exchange[T any](ctx context.Context, c *conn, serve func(ctx context.Context, g *gate) (T, error)) (T, error) {
+	w, m, d := c.d.w, c.m, c.d
+	var got T
+	var bad error
+	settled, done := false, make(chan struct{}, 1)
+	settle := func(v T, err error) {
+		if !settled {
+			got, bad, settled = v, err, true
+			done <- struct{}{}
+			d.touch()
+		}
+	}
+	answer := func(v T, err error) { w.net.send(m.name, d.name, func() { settle(v, err) }) }
+	refuse := func() {
+		if w.chance(0.7) {
+			var none T
+			answer(none, fault.Unreachable.Errorf("%s refuses the connection", m.name))
+		}
+	}
+	w.net.send(d.name, m.name, func() {
+		if !m.up || m.gateway == nil {
+			refuse()
 			return
 		}
 		m.later(0, func() {
 			g := m.gateway
 			m.spawn(func(ctx context.Context) {
 				v, err := serve(ctx, g)
-				if ctx.Err() == nil {
-					w.net.send(m.name, l.d.name, func() { settle(v, err) })
+				if ctx.Err() != nil {
+					refuse()
+					return
 				}
+				answer(v, err)
 			})
 		})
 	})
-	w.after(exchangeTime, func() {
-		var none T
-		settle(none, errNoAnswer)
-	})
+	clock{&d.host}.Wait(ctx, await.Forever, done)
+	if !settled {
+		return got, fault.Unreachable.Errorf("%s: no answer: %w", m.name, context.Cause(ctx))
+	}
+	return got, bad
 }
 
-func (l *link) hello() {
-	h := wire.Hello{Capability: wire.CapabilityNow, BootID: l.d.runtime.BootID(), Session: l.session, WallTime: l.d.now().Wall}
-	h.Held, h.BundleHash = l.d.core.Held()
-	exchange(l, func(ctx context.Context, g *gate) (wire.HelloReply, error) {
-		return g.Hello(ctx, l.peer(), h)
-	}, func(r wire.HelloReply) {
-		if r.Session > h.Session {
-			l.session, l.sequence = r.Session+1, 0
-			l.hello()
-			return
+// Hello implements link.Conn.
+func (c *conn) Hello(ctx context.Context, h wire.Hello) (wire.HelloReply, error) {
+	return exchange(ctx, c, func(ctx context.Context, g *gate) (wire.HelloReply, error) { return g.Hello(ctx, c.peer(), h) })
+}
+
+// Poll implements link.Conn.
+func (c *conn) Poll(ctx context.Context, q wire.Poll) (wire.PollReply, error) {
+	return exchange(ctx, c, func(ctx context.Context, g *gate) (wire.PollReply, error) { return g.poll(ctx, c.peer(), q) })
+}
+
+// poll holds the poll as the gateway's own Poll does.
+func (g *gate) poll(ctx context.Context, p gateway.Peer, q wire.Poll) (wire.PollReply, error) {
+	w := g.m.w
+	for end := w.now + pollHold; ; {
+		r, answered, err := g.PollNow(ctx, p, q)
+		if answered || err != nil || w.now >= end || ctx.Err() != nil {
+			return r, err
 		}
-		l.up, l.unsent = true, l.report != nil
-		l.d.step(agent.JournalAcked{Sequence: r.Acked})
-		l.poll()
-		l.sendReport()
-		l.fetch()
-	})
+		clock{&g.m.host}.Wait(ctx, min(end-w.now, w.between(lookAgain/2, lookAgain)), g.Woken(p.Device))
+	}
 }
 
-// poll asks for what is newer than what is held, or than what was told a moment ago.
-func (l *link) poll() {
-	q := wire.Poll{Session: l.session}
-	q.Held, q.BundleHash = l.d.core.Held()
-	if q.Held.Older(l.told) && l.d.w.now-l.toldAt < time.Minute {
-		q.Held, q.BundleHash = l.told, l.toldHash
-	}
-	exchange(l, func(ctx context.Context, g *gate) (wire.PollReply, error) {
-		r, _, err := g.PollNow(ctx, l.peer(), q)
-		return r, err
-	}, func(r wire.PollReply) {
-		if r.Desired != nil {
-			l.take(*r.Desired)
+// Bodies implements link.Conn.
+func (c *conn) Bodies(ctx context.Context, q wire.BodiesRequest) (wire.BodiesReply, error) {
+	return exchange(ctx, c, func(ctx context.Context, g *gate) (wire.BodiesReply, error) { return g.Bodies(ctx, c.peer(), q) })
+}
+
+// Report implements link.Conn.
+func (c *conn) Report(ctx context.Context, r wire.Report) (wire.ReportReply, error) {
+	return exchange(ctx, c, func(ctx context.Context, g *gate) (wire.ReportReply, error) {
+		// The gateway judges the reports of a device one by one; a second one would wait for the first holding a lock, which no
+		// task may.
+		if g.judging[c.d.name] {
+			return wire.ReportReply{}, fault.Unavailable.Errorf("a report is being judged")
 		}
-		attempt := l.attempt
-		l.d.w.after(l.d.w.about(pollEvery), func() {
-			if attempt == l.attempt && l.d.core != nil {
-				l.poll()
-			}
-		})
-	})
-}
-
-// take checks what the link checks, save the signature, and hands it on.
-func (l *link) take(s wire.Signed) {
-	var d wire.Desired
-	if err := wire.Decode(s.Payload, wire.MaxDesired, &d); err != nil {
-		l.d.w.fail(history.NoErrors, "%s: desired: %v", l.d.name, err)
-		return
-	}
-	held, _ := l.d.core.Held()
-	if err := held.Accept(d.Position); err != nil {
-		l.broke(l.attempt, err)
-		return
-	}
-	l.d.w.trace.note(l.d.w.now, l.d.name, s.Payload)
-	l.told, l.toldHash, l.toldAt = d.Position, d.BundleHash, l.d.w.now
-	l.d.step(agent.DesiredReceived{Signed: s, Desired: d})
-}
-
-func (l *link) putReport(r wire.Report) {
-	l.report, l.unsent = &r, true
-	l.sendReport()
-}
-
-// sendReport sends the latest report, one at a time.
-func (l *link) sendReport() {
-	if !l.up || !l.unsent || l.reporting {
-		return
-	}
-	l.unsent, l.reporting = false, true
-	l.sequence++
-	r := *l.report
-	r.Session, r.Sequence = l.session, l.sequence
-	sent := l.report
-	attempt := l.attempt
-	exchange(l, func(ctx context.Context, g *gate) (wire.ReportReply, error) {
-		// The gateway judges the reports of a device one by one; a second one would wait for the first, which no task can.
-		if g.judging[l.d.name] {
-			return wire.ReportReply{}, errNoAnswer
-		}
-		g.judging[l.d.name] = true
-		defer delete(g.judging, l.d.name)
-		reply, err := g.Report(ctx, l.peer(), r)
+		g.judging[c.d.name] = true
+		defer delete(g.judging, c.d.name)
+		reply, err := g.Report(ctx, c.peer(), r)
 		if fault.Is(err, fault.BadRequest, fault.Invalid, fault.TooLarge) {
-			l.d.w.fail(history.NoErrors, "report of %s is refused: %v", l.d.name, err)
+			c.d.w.fail(history.NoErrors, "report of %s is refused: %v", c.d.name, err)
 		}
 		return reply, err
-	}, func(reply wire.ReportReply) {
-		l.reporting = false
-		l.d.step(agent.JournalAcked{Sequence: reply.Acked})
-		l.sendReport()
-	})
-	l.d.w.after(exchangeTime, func() { // what was not taken is due again
-		if attempt != l.attempt && l.report == sent {
-			l.unsent = true
-		}
 	})
 }
 
-func (l *link) putWant(q wire.BodiesRequest) {
-	l.want = &q
-	l.fetch()
+// Stream implements link.Conn. No stream is asked for.
+func (c *conn) Stream(context.Context, string, io.Reader) error {
+	return fault.Unavailable.Errorf("no streams here")
 }
 
-func (l *link) fetch() {
-	if !l.up || l.want == nil || l.fetching {
-		return
-	}
-	l.fetching = true
-	q := l.want
-	exchange(l, func(ctx context.Context, g *gate) (wire.BodiesReply, error) {
-		return g.Bodies(ctx, l.peer(), *q)
-	}, func(r wire.BodiesReply) {
-		l.fetching = false
-		if l.want == q {
-			l.want = nil
-		}
-		l.d.step(agent.BodiesReceived{Reply: r})
-		l.fetch()
-	})
+// Close implements link.Conn.
+func (c *conn) Close() {}
+
+// isCutOff tells whether the device reaches no member.
+func (d *device) isCutOff() bool {
+	return !slices.ContainsFunc(d.w.members, func(m *member) bool { return d.w.net.open(d.name, m.name) })
 }

@@ -26,14 +26,23 @@ func (a machine) Apply(entries []consensus.Entry) ([][]any, error) {
 	}
 	w := a.m.w
 	for i, e := range entries {
+		first := e.Index > w.applied
+		w.applied = max(w.applied, e.Index)
 		var changes []history.Change
 		var outcome strings.Builder
 		for j, raw := range e.Commands {
 			r := results[i][j].(store.Result)
 			fmt.Fprintf(&outcome, "%d %v %v;", r.Revision, r.Revisions, r.Err)
-			changes = append(changes, w.changes(raw, r, e.Term)...)
+			if first {
+				changes = append(changes, w.changes(raw, r, e.Term)...)
+			}
 		}
 		w.ledger.Applied(a.m.name, e.Index, outcome.String(), changes)
+		for _, c := range changes {
+			if w.fleet != nil {
+				w.fleet.orders.applied(c)
+			}
+		}
 		w.trace.note(w.now, a.m.name, []byte(outcome.String()))
 	}
 	index, sum := a.Store.Hash()

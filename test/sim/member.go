@@ -24,25 +24,20 @@ const (
 
 // member is one hub: its core, its log and its store.
 type member struct {
-	w    *world
-	name string
-	dir  string
+	host
+	dir string
 
-	up    bool
-	life  int // counts starts; what belongs to an earlier one does nothing
 	node  *consensus.Stepped
 	store *mvcc.Store
 	calls map[uint64]func(consensus.Answer)
 
 	writing, applying bool
 	slow              time.Duration // added to each commit
-	stalled           bool          // no ticks, nothing is taken
-	held              []func()      // what arrives while it is stalled
 
-	crashIn int    // commits of the store until a crash in the middle of an apply; 0: none is planned
-	image   []byte // the store's file as that crash leaves it
-	gateway *gate  // nil without devices
-	tasks   []*task
+	crashIn int     // commits of the store until a crash in the middle of an apply; 0: none is planned
+	image   []byte  // the store's file as that crash leaves it
+	gateway *gate   // nil without devices
+	office  *office // nil while it does not lead
 }
 
 func (w *world) member(name string) *member {
@@ -57,7 +52,7 @@ func (w *world) member(name string) *member {
 // form makes the first member found the group and the others join it, as operators do.
 func (w *world) form() error {
 	for i := range w.cfg.Members {
-		m := &member{w: w, name: fmt.Sprintf("h%d", i+1)}
+		m := &member{host: host{w: w, name: fmt.Sprintf("h%d", i+1)}}
 		m.dir = filepath.Join(w.cfg.Dir, m.name)
 		if err := os.MkdirAll(m.dir, 0o700); err != nil {
 			return err
@@ -188,8 +183,8 @@ func (m *member) crash() {
 			m.w.fail(history.NoErrors, "image of %s: %v", m.name, err)
 		}
 	}
-	m.image, m.crashIn, m.held, m.stalled = nil, 0, nil, false
-	m.gateway = nil
+	m.image, m.crashIn = nil, 0
+	m.gateway, m.office = nil, nil
 }
 
 // restart starts a member that is down.
@@ -218,6 +213,7 @@ func (m *member) step(ticks int) {
 		m.w.fail(history.NoErrors, "%s: %v", m.name, err)
 		return
 	}
+	m.touch()
 	life := m.life
 	for _, o := range orders {
 		m.sendSnapshot(o)
@@ -233,22 +229,7 @@ func (m *member) step(ticks int) {
 			return
 		}
 	}
-}
-
-// later has do called unless the member has crashed by then; while it is stalled, do waits.
-func (m *member) later(d time.Duration, do func()) {
-	life := m.life
-	m.w.after(d, func() { m.wake(life, do) })
-}
-
-func (m *member) wake(life int, do func()) {
-	switch {
-	case !m.up || m.life != life:
-	case m.stalled:
-		m.held = append(m.held, func() { m.wake(life, do) })
-	default:
-		do()
-	}
+	m.attend()
 }
 
 // write makes durable what waits for the log, one commit at a time. A crash before its end loses it; now and then it is durable

@@ -38,6 +38,7 @@ type queue struct {
 	events events
 	seq    uint64
 	done   uint64 // events so far
+	settle func() // called after each event
 }
 
 // after has do called once the time has passed.
@@ -53,6 +54,7 @@ func (q *queue) runUntil(end time.Duration, stop func() bool) {
 		q.now = e.at
 		q.done++
 		e.do()
+		q.settle()
 	}
 	if !stop() {
 		q.now = max(q.now, end)

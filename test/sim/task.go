@@ -6,16 +6,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-fleet/drover/api/await"
 	"github.com/drover-fleet/drover/consensus"
 	"github.com/drover-fleet/drover/hub/replica"
 	"github.com/drover-fleet/drover/store"
 	"github.com/drover-fleet/drover/store/watch"
 )
 
-// task is code that waits (a request to a gateway, a feed, a user's command), run as a coroutine: it goes on only when the queue
-// resumes it, and the queue goes on only when it waits or has ended. So it is in the one order of everything.
+// task is code that waits (a request to a gateway, a controller, a device's link), run as a coroutine: it goes on only when the
+// queue resumes it, and the queue goes on only when it waits or has ended. So it is in the one order of everything.
 type task struct {
-	m      *member
+	h      *host
 	cancel context.CancelFunc
 	next   func() (struct{}, bool)
 	stop   func()
@@ -24,56 +25,48 @@ type task struct {
 	failed int // attempts of the proposal under way
 }
 
-// spawn begins a task of a member. It ends with the member's life.
-func (m *member) spawn(do func(ctx context.Context)) {
+func newTask(h *host, do func(ctx context.Context)) *task {
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &task{m: m, cancel: cancel}
+	t := &task{h: h, cancel: cancel}
 	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
 		t.yield = yield
 		do(ctx)
 	})
-	m.tasks = append(m.tasks, t)
-	t.resume()
+	return t
 }
 
+// resume lets the task go on until it waits again or has ended.
 func (t *task) resume() {
 	if t.over {
 		return
 	}
-	w := t.m.w
+	w := t.h.w
+	before := w.current
 	w.current = t
 	_, more := t.next()
-	w.current = nil
-	if !more {
-		t.end()
-		t.m.tasks = slices.DeleteFunc(t.m.tasks, func(o *task) bool { return o == t })
+	w.current = before
+	t.h.touch()
+	if !more && !t.over {
+		t.over = true
+		t.cancel()
+		t.h.tasks = slices.DeleteFunc(t.h.tasks, func(o *task) bool { return o == t })
 	}
 }
 
+// end has the task unwind: whatever it waits for fails at once.
 func (t *task) end() {
-	t.over = true
-	t.cancel()
-	before := t.m.w.current
-	t.m.w.current = t
+	before := t.h.w.current
+	t.h.w.current = t
 	t.stop()
-	t.m.w.current = before
+	t.h.w.current = before
 }
 
-// endTasks ends all tasks of a member. What they wait for fails.
-func (m *member) endTasks() {
-	tasks := m.tasks
-	m.tasks = nil
-	for _, t := range tasks {
-		t.end()
-	}
-}
-
-// wait suspends the task until resume; false says that the member has died.
+// wait suspends the task until resume; false says that its host has died.
 func (t *task) wait() bool { return !t.over && t.yield(struct{}{}) }
 
 // sleep suspends the task for some time.
 func (t *task) sleep(d time.Duration) bool {
-	t.m.later(d, t.resume)
+	t.h.later(d, t.resume)
 	return t.wait()
 }
 
@@ -152,16 +145,20 @@ type waiting struct {
 	m *member
 }
 
-// Next looks now and then.
+// Next waits for a batch. Now and then it comes late.
 func (x waiting) Next(ctx context.Context) (store.Batch, error) {
-	t := x.m.w.current
 	for {
 		b, ok, err := x.Try(ctx)
 		if ok || err != nil {
 			return b, err
 		}
-		if !t.sleep(x.m.w.between(100*time.Millisecond, 900*time.Millisecond)) {
-			return store.Batch{}, store.ErrClosed
+		clock{&x.m.host}.Wait(ctx, await.Forever, x.Ready())
+		if ctx.Err() == nil && x.m.w.chance(0.2) {
+			clock{&x.m.host}.Wait(ctx, x.m.w.between(50*time.Millisecond, 900*time.Millisecond), nil)
+		}
+		if ctx.Err() != nil {
+			x.Close()
+			return store.Batch{}, ctx.Err()
 		}
 	}
 }

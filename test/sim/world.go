@@ -59,6 +59,8 @@ type world struct {
 	seen    []history.Sighting
 	fleet   *fleet // nil without devices
 	current *task  // the one that runs now, nil outside of tasks
+	touched []*host
+	applied uint64 // highest entry that any member has applied
 	quiet   bool   // no more faults
 	undo    []func()
 	crashes int
@@ -99,6 +101,7 @@ func Run(cfg Config) (Report, error) {
 	defer seedProcess(cfg.Seed)()
 
 	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1)), ledger: history.NewLedger()}
+	w.settle = w.pumpTouched
 	w.net = newNetwork(w)
 	err = w.live()
 	for _, m := range w.members {

@@ -36,6 +36,8 @@ type Deps struct {
 	Logger   *slog.Logger
 	Waiter   await.Waiter // how loops wait; nil: by the runtime's clock
 	Resolver images.Resolver
+	// Relisted, when set, hears why a cache reads a kind anew; see cache.Options.
+	Relisted func(reason string)
 	// Presence says how devices are judged; its Contacts are what all members heard.
 	Presence presence.Config
 }
@@ -47,7 +49,7 @@ type Runner interface {
 
 // Informers makes the set that the loops share. They are for one leadership: make new ones for the next.
 func Informers(d Deps) *cache.Set {
-	return cache.NewSet(d.Client, cache.Options{Resync: resync, Random: d.Random, Logger: d.Logger, Waiter: d.Waiter})
+	return cache.NewSet(d.Client, cache.Options{Resync: resync, Random: d.Random, Logger: d.Logger, Waiter: d.Waiter, Relisted: d.Relisted})
 }
 
 // List is every loop, written out. The loops add their handlers to the informers, which must not run yet.

@@ -42,6 +42,7 @@ func (h *Hub) compare(ctx context.Context) error {
 // judge compares once and does what follows from it; reseeded is when this member last gave its copy up.
 func (h *Hub) judge(ctx context.Context, reseeded *time.Time) error {
 	d, diverged := h.compareOnce(ctx)
+	h.findings.differ(diverged)
 	switch {
 	case !diverged:
 	case d.Mine && time.Since(*reseeded) > reseedNoOften:
@@ -57,6 +58,7 @@ func (h *Hub) judge(ctx context.Context, reseeded *time.Time) error {
 func (h *Hub) compareOnce(ctx context.Context) (replica.Divergence, bool) {
 	members := h.node.Members()
 	var others [][]mvcc.IndexHash
+	h.findings.forgetClocks()
 	for _, m := range members {
 		if m.Name == h.id.Name || m.APIAddr == "" {
 			continue

@@ -23,6 +23,8 @@ import (
 	"github.com/drover-fleet/drover/controllers/presence"
 	"github.com/drover-fleet/drover/hub/admission"
 	"github.com/drover-fleet/drover/hub/gateway"
+	"github.com/drover-fleet/drover/hub/kv"
+	"github.com/drover-fleet/drover/hub/metrics"
 	"github.com/drover-fleet/drover/hub/registry"
 	"github.com/drover-fleet/drover/hub/replica"
 	"github.com/drover-fleet/drover/store/mvcc"
@@ -57,7 +59,6 @@ type Hub struct {
 	sealer   *registry.Sealer
 	store    *mvcc.Store
 	machine  *machine
-	syncs    syncTimes
 	node     *consensus.Node
 	replica  *replica.Replica
 	upkeep   *replica.Upkeep
@@ -66,6 +67,9 @@ type Hub struct {
 	gateway  *gateway.Gateway
 	contacts *gateway.Contacts
 	enroller *lateEnroller
+	kv       *kv.Server
+	metrics  *metrics.Metrics
+	findings findings
 	peers    *http.Transport // to other members' API
 	lock     io.Closer       // of the directory
 	api      net.Listener
@@ -106,6 +110,7 @@ func Open(cfg Config) (h *Hub, err error) {
 		h.cluster.Store(&h.id.ClusterID)
 	}
 	h.log = cfg.Logger.With("member", h.id.Name)
+	h.metrics = metrics.New(h.id.Name, cfg.Version)
 	creds, err := h.dir.loadCredentials()
 	if err != nil {
 		return h, err
@@ -120,7 +125,7 @@ func Open(cfg Config) (h *Hub, err error) {
 
 // openState opens the log and the contents, and the ports.
 func (h *Hub) openState() (err error) {
-	if h.store, err = mvcc.Open(h.dir.path(fileState), mvcc.Options{}); err != nil {
+	if h.store, err = mvcc.Open(h.dir.path(fileState), mvcc.Options{Checkpoint: h.metrics.Checkpoint}); err != nil {
 		return err
 	}
 	if h.api, err = listenQuietly(orElse(h.cfg.ListenAPI, h.id.API)); err != nil {
@@ -139,7 +144,7 @@ func (h *Hub) openState() (err error) {
 	h.machine = &machine{Machine: replica.Machine{Store: h.store}}
 	h.node, err = consensus.Open(consensus.Config{
 		Dir: h.cfg.Dir, Self: h.id.member(), Applied: h.store.Applied(), Machine: h.machine,
-		Transport: transport, Logger: h.log, Observer: h.observer(),
+		Transport: transport, Logger: h.log, Observer: h.metrics.Observer(),
 	})
 	return err
 }
@@ -149,10 +154,10 @@ func (h *Hub) openServices() (err error) {
 	if h.node == nil {
 		return nil // openState has said why
 	}
-	if h.replica, err = replica.New(h.node, h.store, replica.Options{Member: h.id.Name, Logger: h.log}); err != nil {
+	if h.replica, err = replica.New(h.node, h.store, replica.Options{Member: h.id.Name, Logger: h.log, Proposed: h.metrics.Proposed}); err != nil {
 		return err
 	}
-	if h.upkeep, err = replica.NewUpkeep(h.replica, h.cfg.Growth, replica.UpkeepOptions{Logger: h.log}); err != nil {
+	if h.upkeep, err = replica.NewUpkeep(h.replica, h.cfg.Growth, replica.UpkeepOptions{Logger: h.log, Looked: h.keptUp, Compacted: h.metrics.FileCompacted}); err != nil {
 		return err
 	}
 	h.resolver = admission.NewResolver(admission.ResolverConfig{Plain: h.cfg.PlainRegistries})
@@ -164,12 +169,17 @@ func (h *Hub) openServices() (err error) {
 		return err
 	}
 	h.gateway, err = gateway.New(gateway.Options{
-		Member: h.id.Name, Client: h.as("hub:" + h.id.Name),
+		Member: h.id.Name, Client: h.as("hub:" + h.id.Name), Relisted: h.metrics.Relisted(metrics.UserGateway),
 		AsDevice: func(device string) client.Client { return h.as("device:" + device) },
 		Identity: h.history, Sign: h.keys.sign, KeyedHash: h.sealer.KeyedHash,
 		MarkProgress: h.store.Progress, Endpoints: h.urls, Contacts: h.contacts, Logger: h.log, PollHold: h.cfg.PollHold,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	h.kv = &kv.Server{Backend: h.replica, Logger: h.log, Observe: h.metrics.KV}
+	h.follow()
+	return nil
 }
 
 func orElse(a, b string) string {

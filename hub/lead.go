@@ -14,6 +14,7 @@ import (
 	"github.com/drover-fleet/drover/consensus"
 	"github.com/drover-fleet/drover/controllers"
 	"github.com/drover-fleet/drover/controllers/presence"
+	"github.com/drover-fleet/drover/hub/metrics"
 	"github.com/drover-fleet/drover/hub/registry"
 	"github.com/drover-fleet/drover/sched"
 )
@@ -64,6 +65,7 @@ func (h *Hub) office(ctx context.Context, term uint64) error {
 			return h.registry.As(registry.Actor{Name: "controller:" + controller, Term: term})
 		},
 		Now: time.Now, Random: random, Logger: h.log, Resolver: h.resolver,
+		Relisted: h.metrics.Relisted(metrics.UserControllers),
 		Presence: presence.Config{Contacts: h.contacts, Limits: h.presenceLimits(), Member: h.id.Name},
 	}
 	err := controllers.Run(ctx, d, func(informers *cache.Set) controllers.Runner {

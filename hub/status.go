@@ -9,12 +9,14 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/drover-fleet/drover/client/remote"
 	"github.com/drover-fleet/drover/consensus"
+	"github.com/drover-fleet/drover/hub/metrics"
 	"github.com/drover-fleet/drover/hub/replica"
 	"github.com/drover-fleet/drover/store"
 )
@@ -25,7 +27,6 @@ const pathStatus = "/drover/v1/internal/status"
 const (
 	maxStatus  = 256 << 10 // bytes of a member's answer
 	statusTime = 3 * time.Second
-	diskAlarm  = 10 // percent of the file system below which free room is an alarm
 )
 
 // membersOnly serves what members ask of each other.
@@ -44,6 +45,7 @@ func membersOnly(serve func(http.ResponseWriter, *http.Request)) http.Handler {
 }
 
 func (h *Hub) answer(w http.ResponseWriter, v any) {
+	tellTime(w)
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(v); err != nil {
 		h.log.Debug("answer to a member not sent", "err", err)
@@ -58,10 +60,12 @@ func (h *Hub) askMember(ctx context.Context, m consensus.Member, path string, mo
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	rs, err := h.peers.RoundTrip(rq)
 	if err != nil {
 		return err
 	}
+	h.findings.readTime(m.Name, began, rs.Header)
 	defer func() { _ = rs.Body.Close() }()
 	if rs.StatusCode != http.StatusOK {
 		return fmt.Errorf("it answers %s", rs.Status)
@@ -147,7 +151,7 @@ func (h *Hub) ownStatus() remote.HubMember {
 	m := remote.HubMember{
 		Version: h.cfg.Version, Term: s.Term, Committed: s.Committed, Applied: s.Applied, Fenced: s.Fenced, LogEntries: s.Entries,
 		Epoch: e.Number, EpochID: e.ID, Revision: h.store.Revision().String(), Compacted: h.store.Compacted().String(),
-		SyncP99Micros: h.syncs.p99().Microseconds(),
+		SyncP99Micros: h.metrics.Syncs().P99.Microseconds(),
 		Data:          quotaOf(u.Data, u.Limits.Data, u.DataFull), Events: quotaOf(u.Events, u.Limits.Events, u.EventsFull), Journal: u.Journal,
 		Time: time.Now().UTC(),
 	}
@@ -167,7 +171,11 @@ func (h *Hub) ownStatus() remote.HubMember {
 			m.CAEnds = ca.NotAfter.UTC()
 		}
 	}
-	m.Alarms = alarms(&m)
+	for _, a := range metrics.Judge(h.condition()) {
+		if a.On {
+			m.Alarms = append(m.Alarms, strings.ReplaceAll(a.Name, "_", " ")+": "+a.Message)
+		}
+	}
 	return m
 }
 
@@ -190,25 +198,4 @@ func room(path string) (free, size int64) {
 		return 0, 0
 	}
 	return int64(s.Bavail) * s.Bsize, int64(s.Blocks) * s.Bsize
-}
-
-// alarms are what a person has to see to, a few words each.
-func alarms(m *remote.HubMember) []string {
-	var out []string
-	if m.Fenced != "" {
-		out = append(out, "fenced: "+m.Fenced)
-	}
-	if m.Leader == "" && m.Fenced == "" {
-		out = append(out, "no leader")
-	}
-	if m.Data.Full {
-		out = append(out, "contents full")
-	}
-	if m.Events.Full {
-		out = append(out, "events full")
-	}
-	if m.DiskSize > 0 && m.DiskFree*100 < m.DiskSize*diskAlarm {
-		out = append(out, "disk nearly full")
-	}
-	return out
 }

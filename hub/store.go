@@ -10,10 +10,9 @@ import (
 
 // storeProtocol serves the store itself to members, on the port of the API.
 func (h *Hub) storeProtocol(ctx context.Context) map[string]func(*http.Server, *tls.Conn, http.Handler) {
-	server := &kv.Server{Backend: h.replica, Logger: h.log}
 	return map[string]func(*http.Server, *tls.Conn, http.Handler){
 		kv.Protocol: func(_ *http.Server, conn *tls.Conn, _ http.Handler) {
-			if err := server.Serve(ctx, conn); err != nil {
+			if err := h.kv.Serve(ctx, conn); err != nil {
 				h.log.Debug("store connection ended", "from", conn.RemoteAddr().String(), "err", err)
 			}
 		},

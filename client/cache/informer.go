@@ -33,6 +33,9 @@ type Options struct {
 	Random  retry.Random // required
 	Logger  *slog.Logger // required
 	Waiter  await.Waiter // nil: the runtime's
+	// Relisted, when set, hears of each list that fills the cache: "first", or the class of the error that ended the watch before.
+	// It must not block.
+	Relisted func(reason string)
 }
 
 // Change is what happened to one object. Old is nil for a new one, New is nil for one that is gone; both are the same
@@ -98,7 +101,7 @@ func (i *Informer) Synced() <-chan struct{} { return i.synced }
 // Run lists and watches until ctx ends, and returns nil then. It may be called once.
 func (i *Informer) Run(ctx context.Context) error {
 	a := retry.Attempts{Policy: i.o.Backoff, Random: i.o.Random}
-	from := ""
+	from, why := "", "first"
 	for ctx.Err() == nil {
 		if from == "" {
 			rev, err := i.relist(ctx)
@@ -108,6 +111,9 @@ func (i *Informer) Run(ctx context.Context) error {
 			}
 			from = rev
 			a.Succeeded()
+			if i.o.Relisted != nil {
+				i.o.Relisted(why)
+			}
 		}
 		reached, err := i.watch(ctx, from, a.Succeeded)
 		from = reached
@@ -116,7 +122,7 @@ func (i *Informer) Run(ctx context.Context) error {
 			continue
 		}
 		if fault.Is(err, fault.Expired, fault.OtherEpoch) {
-			from = "" // the pause spreads the lists of many informers over time
+			from, why = "", string(fault.ClassOf(err)) // the pause spreads the lists of many informers over time
 		}
 		i.pause(ctx, &a, "watch", err)
 	}

@@ -148,6 +148,25 @@ func TestExpiredWatchIsToldAsADifference(t *testing.T) {
 	})
 }
 
+func TestF41EveryListSaysWhy(t *testing.T) {
+	var why []string
+	inBubble(t, Options{Relisted: func(reason string) { why = append(why, reason) }}, func(h *fakeHub, i *Informer, _ *recorder) {
+		h.put("a", "1")
+		<-i.Synced()
+		synctest.Wait()
+		h.cut(false) // resumed, not listed
+		h.put("a", "2")
+		after(time.Minute)
+		h.cut(true)
+		h.put("a", "3")
+		h.cut(true)
+		after(time.Minute)
+		if diff := cmp.Diff([]string{"first", "Expired"}, why); diff != "" {
+			t.Errorf("reasons (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestRandomHistoryWithExpiryEndsEqual(t *testing.T) {
 	for seed := range uint64(20) {
 		inBubble(t, Options{}, func(h *fakeHub, i *Informer, r *recorder) {

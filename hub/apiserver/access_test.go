@@ -18,8 +18,9 @@ import (
 func TestWhoMayWhat(t *testing.T) {
 	h := startHub(t, func(c *apiserver.Config) {
 		c.Members = apiserver.MembersFunc(func(context.Context) ([]remote.Member, error) { return nil, nil })
+		c.Metrics = func() ([]byte, error) { return []byte("drover_alarm 0\n"), nil }
 	})
-	const secrets, members, nowhere = "/api/v1/secrets", "/drover/v1/members", "/api/v1/pods"
+	const secrets, members, nowhere, metrics = "/api/v1/secrets", "/drover/v1/members", "/api/v1/pods", "/metrics"
 	tests := []struct {
 		who    string
 		orgs   []string
@@ -44,6 +45,10 @@ func TestWhoMayWhat(t *testing.T) {
 		{"alice", []string{wire.OrgAdmins}, secrets, "bob", 403},
 		{"h2", []string{wire.OrgHubs}, members, "", 200},
 		{"h2", []string{wire.OrgHubs}, secrets, "", 403},
+		{"nobody", nil, metrics, "", 401},
+		{"pi-07", []string{wire.OrgDevices}, metrics, "", 403},
+		{"alice", []string{wire.OrgAdmins}, metrics, "", 200},
+		{"h2", []string{wire.OrgHubs}, metrics, "", 200},
 		{"h2", []string{wire.OrgHubs}, secrets, "alice", 200},
 		{"both", []string{wire.OrgAdmins, wire.OrgDevices}, secrets, "", 401},
 		{"stranger", []string{"system:masters"}, secrets, "", 401},

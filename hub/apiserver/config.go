@@ -96,6 +96,12 @@ type Config struct {
 	// Operations are what an operator may ask of the hub itself, by name.
 	Operations map[string]Operation
 
+	// Metrics is what /metrics answers, in Prometheus' text format; an error beside text is for the log.
+	Metrics func() ([]byte, error)
+	// Observe, when set, hears of each request that was answered: its verb, the HTTP status, how long it took, and whether it was
+	// a watch or a log, which last as long as the client likes. It must not block.
+	Observe func(verb string, code int, took time.Duration, lasting bool)
+
 	Member  string // this member's name
 	Version string // of Drover, as "0.1.0"
 	// Peer carries requests to other members with this member's certificate; logs are passed on by it. It must bound the wait

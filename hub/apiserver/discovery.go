@@ -56,7 +56,7 @@ func (x *exchange) discovery() error {
 func servedPaths() []string {
 	return []string{
 		"/api", "/api/v1", "/apis", "/apis/" + api.Group, "/apis/" + api.FleetV1, "/drover/v1/members", "/drover/v1/why",
-		"/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version",
+		"/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version",
 	}
 }
 

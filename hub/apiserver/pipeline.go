@@ -20,7 +20,7 @@ type Server struct {
 }
 
 // New returns the handler of everything under /api, /apis, /openapi, /version, /healthz, /livez, /readyz, and of
-// /drover/v1/{why,members,hub/*}. The caller mounts it beside the device gateway's paths.
+// /metrics and /drover/v1/{why,members,hub/*}. The caller mounts it beside the device gateway's paths.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
@@ -55,7 +55,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{s: s, r: r, w: newResponse(w, r, s.cfg.Limits.Write)}
 	started := s.cfg.Now()
 	x.nameRequest()
-	defer func() { x.audit(s.cfg.Now().Sub(started)) }()
+	defer func() {
+		took := s.cfg.Now().Sub(started)
+		x.audit(took)
+		if s.cfg.Observe != nil {
+			s.cfg.Observe(x.route.verb, x.w.status, took, x.route.lasting())
+		}
+	}()
 	defer func() {
 		if p := recover(); p != nil {
 			x.crashed(p)

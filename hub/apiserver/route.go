@@ -22,6 +22,7 @@ const (
 	routeWhy
 	routeMembers
 	routeHub
+	routeMetrics
 )
 
 // route is what a request's path and method mean.
@@ -40,7 +41,7 @@ func (rt route) public() bool {
 
 // forMembers is what one member asks of another in its own name.
 func (rt route) forMembers() bool {
-	return rt.kind == routeMembers || (rt.kind == routeDiscovery && rt.verb == "get")
+	return rt.kind == routeMembers || rt.kind == routeMetrics || (rt.kind == routeDiscovery && rt.verb == "get")
 }
 
 // lasting requests have no deadline of their own.
@@ -156,6 +157,8 @@ func fixedRoute(path string) (route, bool) {
 		return route{kind: routeWhy, verb: "get", serve: (*exchange).why}, true
 	case "/drover/v1/members":
 		return route{kind: routeMembers, verb: "get", serve: (*exchange).members}, true
+	case "/metrics":
+		return route{kind: routeMetrics, verb: "get", serve: (*exchange).metrics}, true
 	}
 	return route{}, false
 }

@@ -44,6 +44,10 @@ type Options struct {
 	MaxHellos      int           // Hellos handled at once; default 256. More are told to come back
 	StreamDeadline time.Duration // for a device to open a stream it was told of; default 20 s
 
+	// Relisted, when set, hears of each list that fills the view: "first", or the class of the error that ended the watch before.
+	// It must not block.
+	Relisted func(reason string)
+
 	// Sleep waits and tells whether ctx still lives afterwards; nil: by the clock. A simulator has its own.
 	Sleep func(ctx context.Context, d time.Duration) bool
 }
@@ -94,6 +98,9 @@ func (o *Options) setDefaults() {
 	if o.Sleep == nil {
 		o.Sleep = sleep
 	}
+	if o.Relisted == nil {
+		o.Relisted = func(string) {}
+	}
 }
 
 // Peer is who the transport authenticated: a device's certificate of the cluster's CA. Key seals secrets to it.
@@ -131,6 +138,16 @@ func New(o Options) (*Gateway, error) {
 	}, nil
 }
 
+// Load is how many devices have a session at this member, and how many polls are held for them.
+func (g *Gateway) Load() (sessions, polls int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.sessions {
+		polls += s.polls
+	}
+	return len(g.sessions), polls
+}
+
 // Contacts is the table of last contacts that the gateway keeps.
 func (g *Gateway) Contacts() *Contacts { return g.o.Contacts }
 
@@ -148,17 +165,19 @@ func (g *Gateway) Run(ctx context.Context) error {
 // feed keeps the view of one kind up to date: list, watch, and again when the watch ends.
 func (g *Gateway) feed(ctx context.Context, k *api.Kind) {
 	pause := retry.Attempts{Policy: retry.Policy{Base: 20 * time.Millisecond, Max: 5 * time.Second}, Random: rand.Int64N}
-	from := ""
+	from, why := "", "first"
 	for ctx.Err() == nil {
 		var err error
 		if from == "" {
-			from, err = g.list(ctx, k)
+			if from, err = g.list(ctx, k); err == nil {
+				g.o.Relisted(why)
+			}
 		}
 		if err == nil {
 			from, err = g.watch(ctx, k, from, &pause)
 		}
 		if fault.Is(err, fault.Expired, fault.OtherEpoch) {
-			from = ""
+			from, why = "", string(fault.ClassOf(err))
 		}
 		if ctx.Err() != nil {
 			return

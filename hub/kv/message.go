@@ -146,6 +146,25 @@ func failureOf(err error) *failure {
 	return f
 }
 
+// codeOf names what a request came to, by few words known in advance.
+func codeOf(err error) string {
+	if err == nil {
+		return CodeOK
+	}
+	var full *store.QuotaError
+	if errors.As(err, &full) {
+		return "full"
+	}
+	switch f := failureOf(err); {
+	case f.Conflict != nil:
+		return "conflict"
+	case f.Sentinel != "":
+		return f.Sentinel
+	default:
+		return f.Class
+	}
+}
+
 // remoteError is a sentinel with the words that the other member had for it.
 type remoteError struct {
 	message  string

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drover-fleet/drover/api/fault"
@@ -50,8 +52,31 @@ type Server struct {
 	Backend Backend
 	Limits  Limits
 	Logger  *slog.Logger
+	// Observe, when set, hears of each request that was answered: its verb, CodeOK or the name of its failure, and how long it
+	// took; of a watch, when it began or failed. It must not block.
+	Observe func(verb, code string, took time.Duration)
 
-	sent memo
+	sent    memo
+	conns   atomic.Int64
+	watches atomic.Int64
+}
+
+// Verbs and the code of what went well, for those who count. Other codes are the store's errors and api/fault's classes by name.
+const (
+	VerbPropose = "propose"
+	VerbRange   = "range"
+	VerbWatch   = "watch"
+
+	CodeOK = "ok"
+)
+
+// Load is how many connections are open and how many watches on them.
+func (s *Server) Load() (conns, watches int64) { return s.conns.Load(), s.watches.Load() }
+
+func (s *Server) observe(verb string, began time.Time, err error) {
+	if s.Observe != nil {
+		s.Observe(verb, codeOf(err), time.Since(began))
+	}
 }
 
 // Serve answers one verified connection until it or ctx ends. It closes the connection.
@@ -64,6 +89,8 @@ func (s *Server) Serve(ctx context.Context, conn *tls.Conn) error {
 		s.Logger.Info("store connection refused", "from", conn.RemoteAddr().String(), "err", err)
 		return err
 	}
+	s.conns.Add(1)
+	defer s.conns.Add(-1)
 	limits := s.Limits.withDefaults()
 	c := &serverConn{
 		s: s, limits: limits, out: newOutbox(conn), slots: make(chan struct{}, limits.UnderWay), watches: map[uint64]context.CancelFunc{},
@@ -137,16 +164,16 @@ func (c *serverConn) read(ctx context.Context, r io.Reader, group *sync.WaitGrou
 func (c *serverConn) answer(ctx context.Context, f frame) {
 	ctx, cancel := context.WithTimeout(ctx, c.limits.Request)
 	defer cancel()
-	var reply any
-	var err error
-	as := kindResult
+	began := time.Now()
 	if f.kind == kindPropose {
-		reply, err = c.propose(ctx, f.body)
-	} else {
-		as = kindRead
-		reply, err = c.rangeOf(ctx, f.body)
+		reply, refused, err := c.propose(ctx, f.body)
+		c.reply(f.id, kindResult, reply, err)
+		c.s.observe(VerbPropose, began, cmp.Or(err, refused))
+		return
 	}
-	c.reply(f.id, as, reply, err)
+	reply, err := c.rangeOf(ctx, f.body)
+	c.reply(f.id, kindRead, reply, err)
+	c.s.observe(VerbRange, began, err)
 }
 
 func (c *serverConn) reply(id uint64, as kind, reply any, err error) {
@@ -161,20 +188,20 @@ func (c *serverConn) reply(id uint64, as kind, reply any, err error) {
 	c.out.put(frame{id: id, kind: as, body: body})
 }
 
-func (c *serverConn) propose(ctx context.Context, body []byte) (*resultReply, error) {
+func (c *serverConn) propose(ctx context.Context, body []byte) (reply *resultReply, refused, err error) {
 	cmd, err := store.DecodeCommand(body)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	res, err := c.s.Backend.Propose(ctx, cmd)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	out := &resultReply{Revision: res.Revision, Revisions: res.Revisions, Repeat: res.Repeat}
 	if res.Err != nil {
 		out.Refused = failureOf(res.Err)
 	}
-	return out, nil
+	return out, res.Err, nil
 }
 
 const (
@@ -270,11 +297,15 @@ func (c *serverConn) endWatch(id uint64) {
 }
 
 func (c *serverConn) watch(ctx context.Context, id uint64, rq watchRequest) error {
+	began := time.Now()
 	w, err := c.s.Backend.Watch(ctx, store.WatchRequest{Start: rq.Start, End: string(rq.End), From: rq.From, Progress: rq.Progress})
+	c.s.observe(VerbWatch, began, err)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
+	c.s.watches.Add(1)
+	defer c.s.watches.Add(-1)
 	c.out.put(frame{id: id, kind: kindStarted})
 	for {
 		b, err := w.Next(ctx)

@@ -43,6 +43,8 @@ type Options struct {
 	NoLeader time.Duration
 	Now      func() time.Time
 	Logger   *slog.Logger
+	// Proposed, when set, hears of each proposal what it came to (one of Outcomes) and how long that took. It must not block.
+	Proposed func(outcome string, took time.Duration)
 }
 
 const (
@@ -117,6 +119,9 @@ func New(node Node, s *mvcc.Store, o Options) (*Replica, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Proposed == nil {
+		o.Proposed = func(string, time.Duration) {}
+	}
 	r := &Replica{Store: s, node: node, o: o, free: make(chan struct{}, o.Slots)}
 	boot := crand.Text()[:bootLetters]
 	for i := range o.Slots {
@@ -167,6 +172,13 @@ func (r *Replica) Found(ctx context.Context) error {
 // same identity until ctx ends; then the error is fault.Timeout when it may still take effect, and fault.Unavailable when it was
 // never on its way. Without a leader the latter comes sooner, after Options.NoLeader. A command that comes with a Writer keeps it.
 func (r *Replica) Propose(ctx context.Context, c *store.Command) (store.Result, error) {
+	began := time.Now()
+	res, err := r.propose(ctx, c)
+	r.o.Proposed(outcomeOf(&res, err), time.Since(began))
+	return res, err
+}
+
+func (r *Replica) propose(ctx context.Context, c *store.Command) (store.Result, error) {
 	cmd := *c
 	if cmd.Level == 0 {
 		cmd.Level = store.FormatLevel

@@ -45,6 +45,9 @@ type UpkeepOptions struct {
 	TurnTime  time.Duration // after which a turn is taken back from a member that does not answer; default 10 min
 	Wasted    int64         // bytes of free pages, and at least half of the file, that make a file worth compacting; default 64 MiB
 	Logger    *slog.Logger
+
+	Looked    func(task string, err error) // hears of each look at one of UpkeepTasks; must not block
+	Compacted func()                       // hears of each compacted file; must not block
 }
 
 // NewUpkeep makes the upkeep of one member's store.
@@ -68,6 +71,12 @@ func NewUpkeep(r *Replica, g Growth, o UpkeepOptions) (*Upkeep, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Looked == nil {
+		o.Looked = func(string, error) {}
+	}
+	if o.Compacted == nil {
+		o.Compacted = func() {}
+	}
 	return &Upkeep{r: r, growth: g, o: o}, nil
 }
 
@@ -77,7 +86,12 @@ func (u *Upkeep) Lead(ctx context.Context, term uint64) error {
 	u.past, u.granted = past{}, 0
 	var trimmed time.Time
 	for ctx.Err() == nil {
-		if err := u.lead(ctx, term, &trimmed); err != nil && ctx.Err() == nil {
+		err := u.lead(ctx, term, &trimmed)
+		if ctx.Err() != nil {
+			return nil
+		}
+		u.o.Looked(TaskBounds, err)
+		if err != nil {
 			u.o.Logger.Error("upkeep of the store failed; it is tried again", "term", term, "err", err, "retry_in", u.o.Every)
 		}
 		wait(ctx, u.o.Every)
@@ -197,7 +211,12 @@ func decodeTurn(b []byte) (t turn, err error) {
 // Follow keeps this member's own file small: it asks for its turn, and compacts the file when it has it.
 func (u *Upkeep) Follow(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := u.follow(ctx); err != nil && ctx.Err() == nil {
+		err := u.follow(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		u.o.Looked(TaskFile, err)
+		if err != nil {
 			u.o.Logger.Warn("the state file was not compacted; it is tried again", "err", err, "retry_in", u.o.Every)
 		}
 		wait(ctx, u.o.Every)
@@ -226,6 +245,7 @@ func (u *Upkeep) follow(ctx context.Context) error {
 	sizes, err := u.r.CompactFile(ctx)
 	if err == nil {
 		u.o.Logger.Info("the state file was compacted", "before_bytes", sizes.Before, "after_bytes", sizes.After)
+		u.o.Compacted()
 	}
 	return errors.Join(err, u.write(ctx, 0, kv, nil)) // who failed asks again
 }

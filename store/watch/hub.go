@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drover-fleet/drover/store"
 )
@@ -56,6 +57,8 @@ type Hub struct {
 	all    map[*Watcher]struct{}
 	live   liveIndex // those of all that Publish feeds
 	lastID uint64
+
+	ended [Reasons]atomic.Uint64 // watchers that ended unasked, by why
 }
 
 // NewHub makes the hub of a source whose newest revision is given.
@@ -76,6 +79,7 @@ func (h *Hub) Watch(ctx context.Context, r store.WatchRequest) (store.Watcher, e
 	}
 	next, err := h.source.Start(r.From)
 	if err != nil {
+		h.count(err)
 		return nil, err
 	}
 	w := &Watcher{hub: h, req: r, next: next, ready: make(chan struct{}, 1)}

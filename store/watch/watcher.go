@@ -172,6 +172,7 @@ func (w *Watcher) fail(err error, drop bool) {
 func (w *Watcher) endLocked(err error, drop bool) {
 	if w.err == nil {
 		w.err = err
+		w.hub.count(err)
 	}
 	if drop {
 		w.queue, w.events, w.bytes = nil, 0, 0

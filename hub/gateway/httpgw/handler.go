@@ -50,7 +50,52 @@ type Config struct {
 	Contacts *gateway.Contacts
 	Enroller Enroller
 	Logger   *slog.Logger
+	// Observe, when set, hears of each request that was answered: what message it was and the HTTP status. It must not block.
+	Observe func(message string, code int)
 }
+
+// Messages of devices and of those who become one, for who counts.
+const (
+	messageHello    = "hello"
+	messagePoll     = "poll"
+	messageBodies   = "bodies"
+	messageReport   = "report"
+	messageStream   = "stream"
+	messageEnroll   = "enroll"
+	messageJoin     = "join"
+	messageContacts = "contacts" // of other members
+)
+
+// Messages lists all of them.
+func Messages() []string {
+	return []string{messageHello, messagePoll, messageBodies, messageReport, messageStream, messageEnroll, messageJoin, messageContacts}
+}
+
+// counted tells what was answered to a message.
+func (h *handler) counted(message string, fn http.HandlerFunc) http.HandlerFunc {
+	if h.c.Observe == nil {
+		return fn
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		s := &statusWriter{ResponseWriter: w}
+		fn(s, r)
+		h.c.Observe(message, s.status)
+	}
+}
+
+// statusWriter keeps the status; 0 when nothing was answered.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // New makes the handler of every path of the device protocol. The server in front of it asks for client certificates and
 // verifies those given (tls.VerifyClientCertIfGiven).
@@ -60,15 +105,15 @@ func New(c Config) http.Handler {
 	}
 	h := &handler{c}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+wire.PathHello, h.device(call(c.Devices.Hello, wire.MaxHello)))
-	mux.HandleFunc("POST "+wire.PathPoll, h.device(call(c.Devices.Poll, wire.MaxHello)))
-	mux.HandleFunc("POST "+wire.PathBodies, h.device(call(c.Devices.Bodies, wire.MaxDesired)))
-	mux.HandleFunc("POST "+wire.PathReport, h.device(call(c.Devices.Report, wire.MaxReport)))
-	mux.HandleFunc("PUT "+wire.PathStream+"{id}", h.device(h.stream))
-	mux.HandleFunc("POST "+PathContacts, h.contacts)
+	mux.HandleFunc("POST "+wire.PathHello, h.counted(messageHello, h.device(call(c.Devices.Hello, wire.MaxHello))))
+	mux.HandleFunc("POST "+wire.PathPoll, h.counted(messagePoll, h.device(call(c.Devices.Poll, wire.MaxHello))))
+	mux.HandleFunc("POST "+wire.PathBodies, h.counted(messageBodies, h.device(call(c.Devices.Bodies, wire.MaxDesired))))
+	mux.HandleFunc("POST "+wire.PathReport, h.counted(messageReport, h.device(call(c.Devices.Report, wire.MaxReport))))
+	mux.HandleFunc("PUT "+wire.PathStream+"{id}", h.counted(messageStream, h.device(h.stream)))
+	mux.HandleFunc("POST "+PathContacts, h.counted(messageContacts, h.contacts))
 	if c.Enroller != nil {
-		mux.HandleFunc("POST "+wire.PathEnroll, h.enroll)
-		mux.HandleFunc("POST "+enroll.PathJoin, h.join)
+		mux.HandleFunc("POST "+wire.PathEnroll, h.counted(messageEnroll, h.enroll))
+		mux.HandleFunc("POST "+enroll.PathJoin, h.counted(messageJoin, h.join))
 	}
 	return mux
 }

@@ -1,7 +1,7 @@
 // Package raftlog keeps what a Raft member must not forget in one bbolt file, raft.db: its identity, term and vote, the
 // entries of its log, the membership and what is recorded of other members.
 //
-//	bucket log   be64(index) -> marshalled raftpb.Entry
+//	bucket log   be64(index), be32(piece) -> piece of a marshalled raftpb.Entry, with its size before the first; see pieces.go
 //	bucket meta  identity    -> who this member is (CBOR)
 //	             hard        -> term, vote, commit (raftpb.HardState)
 //	             conf        -> membership and the index it is valid as of (CBOR)

@@ -1,7 +1,6 @@
 package raftlog
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -74,34 +73,41 @@ func (l *Log) load() error {
 			return err
 		}
 		l.meta, l.last = meta, meta.Begin.Index
-		c := tx.Bucket(bucketLog).Cursor()
-		first, _ := c.First()
-		if first == nil {
-			return nil
+		log := tx.Bucket(bucketLog)
+		first, last, ok, err := ends(log)
+		if err != nil || !ok {
+			return err
 		}
-		if got := binary.BigEndian.Uint64(first); got != meta.Begin.Index+1 {
-			return fmt.Errorf("log begins at %d, want %d", got, meta.Begin.Index+1)
+		if first != meta.Begin.Index+1 {
+			return fmt.Errorf("log begins at %d, want %d", first, meta.Begin.Index+1)
 		}
-		last, _ := c.Last()
-		l.last = binary.BigEndian.Uint64(last)
-		return l.loadTail(c)
+		l.last = last
+		return l.loadTail(log, first)
 	})
 }
 
-// loadTail reads backwards until the budget is used up.
-func (l *Log) loadTail(c *bbolt.Cursor) error {
-	var reversed []*pb.Entry
-	for k, v := c.Last(); k != nil && l.size+len(v) <= tailBytes; k, v = c.Prev() {
-		e, err := decodeEntry(k, v)
+// loadTail reads the newest entries, as many as the budget has room for.
+func (l *Log) loadTail(b *bbolt.Bucket, first uint64) error {
+	from, room := l.last+1, tailBytes
+	c := b.Cursor()
+	for k, v := c.Last(); k != nil && room >= len(v); k, v = c.Prev() {
+		room -= len(v)
+		index, piece, err := parsePieceKey(k)
 		if err != nil {
 			return err
 		}
-		reversed = append(reversed, e)
-		l.size += len(v)
+		if piece == 0 {
+			from = index
+		}
 	}
-	l.tail = make([]*pb.Entry, len(reversed))
-	for i, e := range reversed {
-		l.tail[len(reversed)-1-i] = e
+	for k, v := c.Seek(pieceKey(max(from, first), 0)); k != nil; {
+		e, size, nextK, nextV, err := nextEntry(c, k, v)
+		if err != nil {
+			return err
+		}
+		l.tail = append(l.tail, e)
+		l.size += size
+		k, v = nextK, nextV
 	}
 	return nil
 }
@@ -218,36 +224,7 @@ func (l *Log) putEntries(b *bbolt.Bucket, entries []*pb.Entry) error {
 		return err
 	}
 	for _, e := range entries {
-		data, err := proto.Marshal(e)
-		if err != nil {
-			return fmt.Errorf("encode entry %d: %w", e.GetIndex(), err)
-		}
-		if err := b.Put(key(e.GetIndex()), data); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// dropFrom deletes entries with an index of at least first.
-func dropFrom(b *bbolt.Bucket, first uint64) error {
-	c := b.Cursor()
-	for k, _ := c.Seek(key(first)); k != nil; k, _ = c.Seek(key(first)) {
-		if err := c.Delete(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// dropUpTo deletes entries up to and including begin.
-func dropUpTo(b *bbolt.Bucket, begin *EntryID) error {
-	if begin == nil {
-		return nil
-	}
-	c := b.Cursor()
-	for k, _ := c.First(); k != nil && binary.BigEndian.Uint64(k) <= begin.Index; k, _ = c.First() {
-		if err := c.Delete(); err != nil {
+		if err := putEntry(b, e); err != nil {
 			return err
 		}
 	}
@@ -309,19 +286,6 @@ func (l *Log) shrinkTailLocked(more func() bool) {
 		l.size -= proto.Size(l.tail[0])
 		l.tail = l.tail[1:]
 	}
-}
-
-func key(index uint64) []byte { return binary.BigEndian.AppendUint64(nil, index) }
-
-func decodeEntry(k, v []byte) (*pb.Entry, error) {
-	e := &pb.Entry{}
-	if err := proto.Unmarshal(v, e); err != nil {
-		return nil, fmt.Errorf("decode entry %x: %w", k, err)
-	}
-	if want := binary.BigEndian.Uint64(k); e.GetIndex() != want {
-		return nil, fmt.Errorf("entry %d is stored as %d", e.GetIndex(), want)
-	}
-	return e, nil
 }
 
 var _ raft.Storage = (*Log)(nil)

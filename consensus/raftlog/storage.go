@@ -103,16 +103,18 @@ func (l *Log) read(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
 	var out []*pb.Entry
 	err := l.db.View(func(tx *bbolt.Tx) error {
 		c := tx.Bucket(bucketLog).Cursor()
-		size := uint64(0)
-		for k, v := c.Seek(key(lo)); k != nil && binary.BigEndian.Uint64(k) < hi; k, v = c.Next() {
-			if size += uint64(len(v)); len(out) > 0 && size > maxSize {
-				return nil
-			}
-			e, err := decodeEntry(k, v)
+		total := uint64(0)
+		k, v := c.Seek(pieceKey(lo, 0))
+		for k != nil && binary.BigEndian.Uint64(k) < hi {
+			e, size, nextK, nextV, err := nextEntry(c, k, v)
 			if err != nil {
 				return err
 			}
+			if total += uint64(size); len(out) > 0 && total > maxSize { //nolint:gosec // not negative
+				return nil
+			}
 			out = append(out, e)
+			k, v = nextK, nextV
 		}
 		return nil
 	})

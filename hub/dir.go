@@ -118,15 +118,16 @@ func (d dir) check(kind string, keeps []string) error {
 		return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name })
 	}
 	if has(fileMember) {
-		return fmt.Errorf("%s belongs to a hub member already: start it without --init and --join, or choose another directory", d)
+		return fmt.Errorf("%w: %s belongs to a hub member already: start it without --init and --join, or choose another directory", ErrWrongDir, d)
 	}
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case name == fileLock, unfinished(name), slices.Contains(keeps, name):
 		case slices.Contains([]string{fileSealing, fileCA, fileCert, fileKey, fileLog, fileState, fileRestoring}, name):
-			return fmt.Errorf("%s holds %q, which no %s leaves: repeat what was begun here, or choose an empty directory", d, name, kind)
+			return fmt.Errorf("%w: %s holds %q, which no %s leaves: repeat what was begun here, or choose an empty directory", ErrWrongDir, d, name, kind)
+		case name == "lost+found": // of a file system's own
 		default:
-			return fmt.Errorf("%s holds %q, which is no file of a hub member: choose an empty directory", d, name)
+			return fmt.Errorf("%w: %s holds %q, which is no file of a hub member: choose an empty directory", ErrWrongDir, d, name)
 		}
 	}
 	return nil
@@ -173,7 +174,7 @@ func (d dir) loadIdentity() (Identity, error) {
 	var id Identity
 	b, err := os.ReadFile(d.path(fileMember))
 	if errors.Is(err, fs.ErrNotExist) {
-		return id, fmt.Errorf("%s belongs to no hub member yet: --init founds a new hub, --join joins one", d)
+		return id, d.notMember()
 	}
 	if err != nil {
 		return id, err

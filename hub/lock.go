@@ -27,7 +27,10 @@ func (d dir) lock(wait time.Duration) (io.Closer, error) {
 		return nil, fmt.Errorf("lock directory: %w", err)
 	}
 	if err := flock(f, wait); err != nil {
-		err = fmt.Errorf("%s is in use by %s: two hub members cannot share a directory (%w)", d, holder(f), err)
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = ErrInUse
+		}
+		err = fmt.Errorf("%w: %s is in use by %s, and was for %s; two processes cannot work on one directory", err, d, holder(f), wait)
 		return nil, errors.Join(err, f.Close())
 	}
 	// Without room on the disk the message to others is less precise; the lock holds all the same.
@@ -61,5 +64,10 @@ func holder(f *os.File) string {
 	if err != nil && !errors.Is(err, io.EOF) || n == 0 {
 		return "another process"
 	}
-	return "process " + strings.TrimSpace(string(b[:n]))
+	pid := strings.TrimSpace(string(b[:n]))
+	name, err := os.ReadFile("/proc/" + pid + "/comm")
+	if err != nil {
+		return "process " + pid
+	}
+	return fmt.Sprintf("process %s (%s)", pid, strings.TrimSpace(string(name)))
 }

@@ -162,6 +162,9 @@ func ExportKey(path, file string) error {
 	if _, err := d.loadIdentity(); err != nil {
 		return err
 	}
+	if exists(file) {
+		return fmt.Errorf("%s exists already and is not replaced: name another file", file)
+	}
 	sealer, err := registry.OpenSealer(d.path(fileSealing))
 	if err != nil {
 		return err

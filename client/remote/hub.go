@@ -121,3 +121,17 @@ func (c *Client) HubSnapshot(ctx context.Context) (io.ReadCloser, error) {
 	}
 	return resp.Body, nil
 }
+
+// Levels of a Finding.
+const (
+	FindingOK   = "ok"
+	FindingWarn = "warning" // it works, and may not for long
+	FindingBad  = "trouble"
+)
+
+// Finding is one thing that a doctor looked at.
+type Finding struct {
+	Level string `json:"level"`
+	What  string `json:"what"`
+	Do    string `json:"do,omitempty"` // what to do about it
+}

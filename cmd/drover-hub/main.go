@@ -3,22 +3,25 @@
 //	drover-hub --dir DIR --name h1 --api HOST:PORT --peer HOST:PORT --init                    founds a new hub
 //	drover-hub --dir DIR --name h2 --api HOST:PORT --peer HOST:PORT --join TOKEN --server URL   joins one
 //	drover-hub --dir DIR                                                                      starts the member again
-//	drover-hub --dir DIR store list|watch [PREFIX]                                            looks at keys of a running one
+//	drover-hub store list|watch --dir DIR [PREFIX]                                            looks at keys of a running one
 //
-// It runs until SIGTERM or SIGINT (exit code 0). Exit codes: 1 error, 2 usage, 7 the hub to join cannot be reached, 9 the
-// hub refuses the token.
+// and, on a directory that no member runs on:
+//
+//	drover-hub doctor --dir DIR                                                               looks whether it is sound
+//	drover-hub snapshot restore --dir DIR --from FILE --key FILE --name ... --api ... --peer ...   a hub from a backup
+//	drover-hub reset-from-survivor --dir DIR                                                  a hub that lost its majority
+//	drover-hub key export --dir DIR FILE                                                      what a backup needs besides
+//
+// It runs until SIGTERM or SIGINT (exit code 0). The exit codes of failures are in its help.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -28,8 +31,15 @@ import (
 
 var version = "unknown" // set by the build
 
-// maxToken bounds a token file, in bytes.
-const maxToken = 4 << 10
+const exitCodes = `EXIT CODES:
+   0 told to end, or done   1 error   2 usage
+   3 doctor: may not work for long   6 doctor: does not work
+   7 the hub to join cannot be reached   9 the hub refuses the token
+   10 another process works on the directory   11 the directory is no member's, or another's
+   12 the disk is full   13 the hub was restored or reset since: this directory is of its past
+   14 a new hub was to be founded where one is missed (--force-new)
+   A supervisor need not start again after 2 and 9 to 14; systemd: RestartPreventExitStatus=2 9 11 13 14
+`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -38,12 +48,17 @@ func main() {
 	if err == nil {
 		return
 	}
-	fmt.Fprintln(os.Stderr, "drover-hub:", err)
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(os.Stderr, "drover-hub:", text)
+	}
+	if advice := hub.Advice(err); advice != "" {
+		fmt.Fprintln(os.Stderr, "drover-hub:", advice)
+	}
 	var usage usageError
 	if errors.As(err, &usage) {
 		os.Exit(fault.ExitUsage)
 	}
-	os.Exit(fault.ExitCode(err))
+	os.Exit(hub.ExitCode(err))
 }
 
 type usageError string
@@ -51,94 +66,53 @@ type usageError string
 func (e usageError) Error() string { return string(e) }
 
 func app() *cli.App {
-	return &cli.App{
+	a := &cli.App{
 		Name: "drover-hub", Usage: "one member of a Drover hub", Version: version,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "dir", Usage: "the member's `DIRECTORY`", Required: true},
-			&cli.BoolFlag{Name: "init", Usage: "found a new hub in an empty directory"},
-			&cli.StringFlag{Name: "join", Usage: "join a hub with this `TOKEN`, or a file that holds it (drover token create --for hub)"},
-			&cli.StringFlag{Name: "server", Usage: "with --join: `URL` of any member, as https://10.0.0.1:7443"},
-			&cli.StringFlag{Name: "name", Usage: "the member's `NAME`, with --init and --join"},
-			&cli.StringFlag{Name: "api", Usage: "`HOST:PORT` at which operators and devices reach it, with --init and --join"},
-			&cli.StringFlag{Name: "peer", Usage: "`HOST:PORT` at which other members reach it, with --init and --join"},
-			&cli.StringFlag{Name: "listen-api", Usage: "`HOST:PORT` to listen on where that differs from --api"},
-			&cli.StringFlag{Name: "listen-peer", Usage: "`HOST:PORT` to listen on where that differs from --peer"},
-			&cli.DurationFlag{Name: "poll", Value: 5 * time.Minute, Usage: "`INTERVAL` in which devices call; presence is judged by it"},
-			&cli.StringSliceFlag{Name: "plain-registry", Usage: "`HOST[:PORT]` of an image registry that speaks HTTP; may be repeated"},
-			&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
-		},
-		Commands:       []*cli.Command{storeCommand()},
-		Action:         run,
-		ExitErrHandler: func(*cli.Context, error) {}, // main maps errors to codes
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
-			return usageError(err.Error())
-		},
+		CustomAppHelpTemplate: cli.AppHelpTemplate + "\n" + exitCodes,
+		Flags:                 append(memberFlags(), upkeepFlags()...),
+		Commands:              []*cli.Command{storeCommand(), doctorCommand(), snapshotCommand(), resetCommand(), keyCommand()},
+		Action:                run,
+		ExitErrHandler:        func(*cli.Context, error) {}, // main maps errors to codes
+		OnUsageError:          onUsageError,
+	}
+	finish(a.Commands)
+	return a
+}
+
+func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError(err.Error()) }
+
+// finish gives every command the flag --dir, so that it may stand on either side of the command's name, and one way to be used wrongly.
+func finish(cmds []*cli.Command) {
+	for _, c := range cmds {
+		c.OnUsageError, c.HideHelpCommand = onUsageError, true
+		if len(c.Subcommands) > 0 {
+			finish(c.Subcommands)
+			c.Action = func(ctx *cli.Context) error {
+				if ctx.Args().Present() {
+					return usageError(fmt.Sprintf("there is no command %q; see drover-hub %s --help", ctx.Args().First(), ctx.Command.Name))
+				}
+				return cli.ShowSubcommandHelp(ctx)
+			}
+		}
+		c.Flags = append(c.Flags, dirFlag())
 	}
 }
 
-func run(c *cli.Context) error {
+func dirFlag() cli.Flag { return &cli.StringFlag{Name: "dir", Usage: "the member's `DIRECTORY`"} }
+
+// dirOf finds --dir wherever it was given.
+func dirOf(c *cli.Context) (string, error) {
+	for _, at := range c.Lineage() {
+		if at != nil && at.IsSet("dir") && at.String("dir") != "" {
+			return at.String("dir"), nil
+		}
+	}
+	return "", usageError("--dir is missing: name the member's directory")
+}
+
+func noArguments(c *cli.Context) error {
 	if c.Args().Present() {
 		return usageError(fmt.Sprintf("unexpected argument %q", c.Args().First()))
 	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
-		return usageError(fmt.Sprintf("--log-level: %v", err))
-	}
-	if p := c.Duration("poll"); p < time.Second || p > time.Hour {
-		return usageError(fmt.Sprintf("--poll %s: want 1s to 1h", p))
-	}
-	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	if err := prepare(c); err != nil {
-		return err
-	}
-	h, err := hub.Open(hub.Config{
-		Dir: c.String("dir"), Version: version, Logger: logger,
-		ListenAPI: c.String("listen-api"), ListenPeer: c.String("listen-peer"),
-		PollHold: c.Duration("poll"), PlainRegistries: c.StringSlice("plain-registry"),
-	})
-	if err != nil {
-		return err
-	}
-	return h.Run(c.Context)
-}
-
-// prepare founds or joins when that was asked for. Asking for it again after it succeeded is refused, so that nobody founds a
-// second hub by a forgotten flag.
-func prepare(c *cli.Context) error {
-	founds, joins := c.Bool("init"), c.String("join") != ""
-	id := hub.Identity{Name: c.String("name"), API: c.String("api"), Peer: c.String("peer")}
-	switch {
-	case founds && joins:
-		return usageError("--init founds a new hub and --join joins one: choose")
-	case !founds && !joins:
-		if id != (hub.Identity{}) || c.String("server") != "" {
-			return usageError("--name, --api, --peer and --server go with --init or --join; a member keeps what it was made with")
-		}
-		return nil
-	case founds:
-		return hub.Init(c.String("dir"), id)
-	case c.String("server") == "":
-		return usageError("--join needs --server, the URL of any member")
-	}
-	token, err := tokenOf(c.String("join"))
-	if err != nil {
-		return err
-	}
-	return hub.Join(c.Context, c.String("dir"), id, hub.Joining{Token: token, Server: strings.TrimRight(c.String("server"), "/")})
-}
-
-// tokenOf reads the token itself or the file that holds it.
-func tokenOf(arg string) (string, error) {
-	if strings.HasPrefix(arg, "drover1.") {
-		return arg, nil
-	}
-	info, err := os.Stat(arg)
-	if err != nil {
-		return "", fmt.Errorf("--join: neither a token nor a file that holds one: %w", err)
-	}
-	if info.Size() > maxToken {
-		return "", fmt.Errorf("--join: %s is larger than %d bytes: no token", arg, maxToken)
-	}
-	b, err := os.ReadFile(arg)
-	return strings.TrimSpace(string(b)), err
+	return nil
 }

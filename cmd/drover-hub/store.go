@@ -34,8 +34,12 @@ func storeCommand() *cli.Command {
 
 func withKeys(do func(context.Context, hub.KeyQuery, io.Writer) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
+		dir, err := dirOf(c)
+		if err != nil {
+			return err
+		}
 		q := hub.KeyQuery{
-			Dir: c.String("dir"), Member: c.String("member"), Prefix: c.Args().First(),
+			Dir: dir, Member: c.String("member"), Prefix: c.Args().First(),
 			Limit: c.Int("limit"), Stale: c.Bool("stale"), Values: c.Bool("values"),
 		}
 		switch {

@@ -61,7 +61,8 @@ func (c *core) tickFenced() {
 		c.judge()
 	case phaseOldCopy:
 		if c.tick%uint64(max(c.cfg.ElectionTicks/2, 1)) == 1 {
-			for _, m := range c.others() {
+			// The leader may have come back under another id since this copy was taken: then it is among the hints.
+			for _, m := range append(c.others(), sortedMembers(c.hints)...) {
 				c.tell(m, control{Replace: &replace{Old: c.id, New: c.cfg.freshID}})
 			}
 		}

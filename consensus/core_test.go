@@ -326,6 +326,29 @@ func TestLogBelowItsRecordIsAnOldCopy(t *testing.T) {
 	}
 }
 
+func TestOldCopyAsksALeaderThatCameUnderAnotherIDSince(t *testing.T) {
+	r := newRig(t, 3)
+	c := r.cores[1]
+	c.phase = phaseOldCopy
+	leader := Member{ID: 77, Name: "h3", PeerAddr: "h3:1"}
+	if err := c.onControl("h3", &control{From: leader, To: c.id, Answer: &answer{}}); err != nil {
+		t.Fatal(err)
+	}
+	asked := map[uint64]bool{}
+	for range 2 * c.cfg.ElectionTicks {
+		out, err := c.step(input{ticks: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range out.send {
+			asked[m.to.ID] = asked[m.to.ID] || m.ctl != nil && m.ctl.Replace != nil
+		}
+	}
+	if !asked[77] || !asked[2] || !asked[3] {
+		t.Errorf("asked to be replaced: got %v, want the ids that it knows, and 77", asked)
+	}
+}
+
 func TestCommitBeyondTheLogFencesInsteadOfPanicking(t *testing.T) {
 	r := newRig(t, 3)
 	lead := r.leader()

@@ -10,6 +10,7 @@ import (
 	"github.com/drover-fleet/drover/client/remote"
 	"github.com/drover-fleet/drover/consensus"
 	"github.com/drover-fleet/drover/hub/enroll"
+	"github.com/drover-fleet/drover/hub/metrics"
 	"github.com/drover-fleet/drover/hub/registry"
 	"github.com/drover-fleet/drover/store/mvcc"
 )
@@ -79,7 +80,7 @@ func (x *examination) room() {
 	case size == 0:
 	case free < resetMargin:
 		x.bad("make room on the file system of the directory before you start the member", "%d MiB are free of %d MiB", free>>20, size>>20)
-	case free < need || free*100 < size*diskAlarm:
+	case free < need || metrics.Scarce(free, size):
 		x.warn("make room: rewriting the state file, a copy for another member and a reset need as much as the state file besides",
 			"%d MiB are free of %d MiB, the state file takes %d MiB", free>>20, size>>20, sizeOf(x.d.path(fileState))>>20)
 	default:

@@ -105,8 +105,11 @@ func (c *Condition) slow() string {
 	return fmt.Sprintf("writes to %s take up to %s (p99 of late: %s): look at the disk and at what else uses it", what, c.Status.Lag, c.Syncs.P99)
 }
 
+// Scarce tells whether so little of a volume is free that it is an alarm; a size of 0 is not known.
+func Scarce(free, size int64) bool { return size > 0 && free < size/roomTenth }
+
 func (c *Condition) room() string {
-	if c.Size == 0 || c.Free >= c.Size/roomTenth {
+	if !Scarce(c.Free, c.Size) {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d bytes of the volume are free: make room before the member must stop", c.Free, c.Size)

@@ -8,7 +8,7 @@ STATIC   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 # Everything but what needs real processes (e2e) or a file system of its own (power), or judges the tree itself (arch).
 UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch -e /test/power -e /test/chaos)
 
-.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos lint arch bench-agent bench-store clean
+.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos kills lint arch bench-agent bench-store clean
 
 build: ## the three programs, static, for this machine
 	@$(STATIC) -o bin/ ./cmd/...
@@ -43,6 +43,10 @@ e2e: build ## real binaries, real processes, real containerd
 power: CUTS ?= 1000
 power: ## power cuts for raft.db and the state file, CUTS each
 	@$(GO) test -count=1 -v -timeout 0 ./test/power -cuts $(CUTS)
+
+kills: ROUNDS ?= 1000
+kills: ## three members killed at once in the middle of anything, ROUNDS times
+	@$(GO) test -count=1 -v -timeout 0 -run TestF39Killed ./test/replicas -rounds $(ROUNDS)
 
 chaos: TIME ?= 10m
 chaos: ## three real members under faults for TIME (SEED=n: that schedule), and what clients and watchers saw of it

@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,8 +12,8 @@ import (
 
 // Propose puts a command into the log and returns its result once this member has applied it. Any member may propose.
 // Errors: ErrNoLeader (nothing was proposed), ErrAmbiguous (it may or may not be applied), ErrBusy, ErrTooLarge,
-// ErrRemoved, ErrStopped, or ctx's error, which is as ambiguous as ErrAmbiguous. The command must not be changed
-// afterwards.
+// ErrRemoved, ErrStopped (nothing was proposed), or ctx's error, which is as ambiguous as ErrAmbiguous. The command must not be
+// changed afterwards.
 func (n *Node) Propose(ctx context.Context, cmd []byte) (any, error) {
 	if len(cmd) > n.cfg.MaxCommand {
 		return nil, fmt.Errorf("propose %d bytes: %w: the limit is %d", len(cmd), ErrTooLarge, n.cfg.MaxCommand)
@@ -32,9 +33,18 @@ func (n *Node) Propose(ctx context.Context, cmd []byte) (any, error) {
 		n.proposals--
 		n.mu.Unlock()
 	}()
-	return n.await(ctx, func(in *input, id uint64) {
+	select {
+	case <-n.stopped:
+		return nil, ErrStopped // nothing was proposed
+	default:
+	}
+	value, err := n.await(ctx, func(in *input, id uint64) {
 		in.proposals = append(in.proposals, proposal{id: id, data: cmd})
 	})
+	if errors.Is(err, ErrStopped) {
+		err = fmt.Errorf("%w (%w)", ErrAmbiguous, err) // others may have it already, and commit it
+	}
+	return value, err
 }
 
 // ReadIndex returns nil when this member has applied everything that was acknowledged before the call. Lost requests

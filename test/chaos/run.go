@@ -127,8 +127,11 @@ func (w *world) work(ctx context.Context) {
 	var userCtx, watchCtx context.Context
 	userCtx, w.stopUsers = context.WithCancel(ctx)
 	watchCtx, w.stopWatching = context.WithCancel(ctx)
-	for _, x := range w.watching {
+	for i, x := range w.watching {
 		w.looking.Go(func() { x.run(watchCtx) })
+		for i == 0 && x.reached.Load() == 0 && ctx.Err() == nil { // the ledger begins before anybody sees anything
+			wait(ctx, 10*time.Millisecond)
+		}
 	}
 	for _, u := range w.users {
 		w.using.Go(func() { u.run(userCtx) })

@@ -99,8 +99,16 @@ func (i *Informer) AddIndex(name string, by func(api.Object) []string) {
 func (i *Informer) Synced() <-chan struct{} { return i.synced }
 
 // Run lists and watches until ctx ends, and returns nil then. It may be called once.
+//
+// A watch whose revision is no longer kept, or belongs to another history, leads to one new list after a pause. Lists from which
+// no watch comes to an event are made ever more rarely, however well they succeed.
 func (i *Informer) Run(ctx context.Context) error {
 	a := retry.Attempts{Policy: i.o.Backoff, Random: i.o.Random}
+	gone := retry.Attempts{Policy: i.o.Backoff, Random: i.o.Random} // of revisions to watch from
+	alive := func() {
+		a.Succeeded()
+		gone.Succeeded()
+	}
 	from, why := "", "first"
 	for ctx.Err() == nil {
 		if from == "" {
@@ -115,14 +123,16 @@ func (i *Informer) Run(ctx context.Context) error {
 				i.o.Relisted(why)
 			}
 		}
-		reached, err := i.watch(ctx, from, a.Succeeded)
+		reached, err := i.watch(ctx, from, alive)
 		from = reached
 		if err == nil {
 			i.tellAll()
 			continue
 		}
 		if fault.Is(err, fault.Expired, fault.OtherEpoch) {
-			from, why = "", string(fault.ClassOf(err)) // the pause spreads the lists of many informers over time
+			from, why = "", string(fault.ClassOf(err))
+			i.pause(ctx, &gone, "watch", err) // which spreads the lists of many informers over time
+			continue
 		}
 		i.pause(ctx, &a, "watch", err)
 	}

@@ -117,7 +117,7 @@ func (h *house) moveIn(ctx context.Context, name string) error {
 	if r.node, err = consensus.Open(cfg); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
-	if r.rep, err = replica.New(r.node, r.s, replica.Options{Member: name}); err != nil {
+	if r.rep, err = replica.New(r.node, r.s, replica.Options{Member: name, NoLeader: startPatience}); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
 	h.members = append(h.members, r)
@@ -144,11 +144,11 @@ func (h *house) prepare(ctx context.Context, r *resident) error {
 
 // settle waits until three members vote and hold the same, and looks at what each has in its file.
 func (h *house) settle(ctx context.Context) error {
-	if err := h.members[0].rep.Found(ctx); err != nil {
-		return err
-	}
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
+	if err := persist(ctx, h.members[0].rep.Found); err != nil {
+		return err
+	}
 	for !h.equal() {
 		select {
 		case <-poll.C:
@@ -159,7 +159,7 @@ func (h *house) settle(ctx context.Context) error {
 		}
 	}
 	for _, r := range h.members {
-		if err := errors.Join(r.rep.Barrier(ctx), r.s.Checkpoint(), r.s.Verify(ctx)); err != nil {
+		if err := errors.Join(persist(ctx, r.rep.Barrier), r.s.Checkpoint(), r.s.Verify(ctx)); err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}
 	}
@@ -167,6 +167,15 @@ func (h *house) settle(ctx context.Context) error {
 		return fmt.Errorf("members that nobody writes to differ: %s", h.state())
 	}
 	return nil
+}
+
+// persist asks until there is a leader: an election may take long on a machine that does much else.
+func persist(ctx context.Context, ask func(context.Context) error) error {
+	for {
+		if err := ask(ctx); err == nil || ctx.Err() != nil || !fault.Retryable(err) {
+			return err
+		}
+	}
 }
 
 func (h *house) equal() bool {

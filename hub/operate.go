@@ -49,11 +49,37 @@ func (h *Hub) removeMember(ctx context.Context, q url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if q.Get("force") != "true" {
+		if err := h.staysAlive(ctx, m); err != nil {
+			return nil, err
+		}
+	}
 	h.log.Warn("an operator removes a member", "removed", m.Name)
 	if err := h.node.RemoveMember(ctx, m.ID); err != nil {
 		return nil, replicaFault(err)
 	}
 	return nil, nil
+}
+
+// staysAlive refuses a removal after which the members that answer are no majority.
+func (h *Hub) staysAlive(ctx context.Context, gone consensus.Member) error {
+	s, err := h.status(ctx)
+	if err != nil {
+		return err
+	}
+	voters, alive := 0, 0
+	for i := range s.Members {
+		if m := &s.Members[i]; m.Name != gone.Name && m.Role != "learner" {
+			voters++
+			if m.Error == "" {
+				alive++
+			}
+		}
+	}
+	if voters > 0 && alive <= voters/2 {
+		return fault.Conflict.Errorf("without %s only %d of %d members with a vote answer, which is no majority: the hub would stop", gone.Name, alive, voters)
+	}
+	return nil
 }
 
 func (h *Hub) transferLeader(ctx context.Context, q url.Values) (any, error) {

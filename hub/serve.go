@@ -214,6 +214,10 @@ func replicaFault(err error) error {
 	switch {
 	case errors.Is(err, consensus.ErrNameTaken):
 		return fault.AlreadyExists.Errorf("%w", err)
+	case errors.Is(err, consensus.ErrUnknown):
+		return fault.NotFound.Errorf("%w", err)
+	case errors.Is(err, consensus.ErrLastVoter), errors.Is(err, consensus.ErrLearner):
+		return fault.Conflict.Errorf("%w", err)
 	case errors.Is(err, consensus.ErrNoLeader), errors.Is(err, consensus.ErrStopped), errors.Is(err, consensus.ErrAmbiguous), errors.Is(err, consensus.ErrBusy):
 		return fault.Unavailable.Errorf("%w", err)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -125,7 +125,7 @@ func startHub(t testing.TB) *hub {
 	must(t, err)
 	must(t, registry.EnsureNamespace(t.Context(), h.as("hub:h1"), api.DefaultNS))
 	handler, err := apiserver.New(apiserver.Config{
-		Clients: h.reg, Why: h.reg, Logs: deviceLogs{}, Contacts: contacts{}, Members: apiserver.MembersFunc(h.members),
+		Clients: h.reg, Why: h.reg, Logs: deviceLogs{}, Contacts: contacts{}, Members: apiserver.MembersFunc(h.members), Operations: h.operations(),
 		Member: "h1", Version: "0.1.0", Logger: slog.New(slog.DiscardHandler),
 	})
 	must(t, err)

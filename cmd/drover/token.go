@@ -76,32 +76,37 @@ func tokenCreate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	ca, err := hub.caDER()
+	token, text, err := newToken(hub, api.JoinTokenSpec{
+		For: c.String("for"), Uses: int32(c.Int("uses")), Expires: api.TimeOf(time.Now().Add(c.Duration("expires"))),
+		Labels: labels, Approve: c.Bool("approve"),
+	}, c.String("name"))
 	if err != nil {
 		return err
-	}
-	name := c.String("name")
-	if name == "" {
-		name = c.String("for") + "-" + strings.ToLower(rand.Text()[:8])
-	}
-	secret, err := wire.NewToken(rand.Reader, ca, name)
-	if err != nil {
-		return err
-	}
-	token := &api.JoinToken{
-		TypeMeta: api.TypeMeta{APIVersion: api.FleetV1, Kind: "JoinToken"},
-		Metadata: api.ObjectMeta{Name: name},
-		Spec: api.JoinTokenSpec{
-			For: c.String("for"), Uses: int32(c.Int("uses")), Expires: api.TimeOf(time.Now().Add(c.Duration("expires"))),
-			Labels: labels, Approve: c.Bool("approve"), SecretHash: secret.SecretHash(),
-		},
 	}
 	if _, err := hub.Create(c.Context, token, client.WriteOptions{FieldManager: "drover"}); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.App.ErrWriter, "token %s: for %s, until %s; it is shown this once\n", name, joiners(token.Spec), token.Spec.Expires.Format(time.RFC3339))
-	_, err = fmt.Fprintln(c.App.Writer, string(secret.Reveal()))
+	fmt.Fprintf(c.App.ErrWriter, "token %s: for %s, until %s; it is shown this once\n", token.Metadata.Name, joiners(token.Spec), token.Spec.Expires.Format(time.RFC3339))
+	_, err = fmt.Fprintln(c.App.Writer, text)
 	return err
+}
+
+// newToken makes a token and its text, which is not kept anywhere; name "" is generated.
+func newToken(hub *connection, spec api.JoinTokenSpec, name string) (token *api.JoinToken, text string, err error) {
+	ca, err := hub.caDER()
+	if err != nil {
+		return nil, "", err
+	}
+	if name == "" {
+		name = spec.For + "-" + strings.ToLower(rand.Text()[:8])
+	}
+	secret, err := wire.NewToken(rand.Reader, ca, name)
+	if err != nil {
+		return nil, "", err
+	}
+	spec.SecretHash = secret.SecretHash()
+	token = &api.JoinToken{TypeMeta: api.TypeMeta{APIVersion: api.FleetV1, Kind: "JoinToken"}, Metadata: api.ObjectMeta{Name: name}, Spec: spec}
+	return token, string(secret.Reveal()), nil
 }
 
 // joiners says who may join by a token: "one device", "3 hub members".

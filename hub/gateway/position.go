@@ -80,7 +80,7 @@ func judge(id Identity, d *api.Device, seen map[string]progress, held wire.Posit
 		case held.Epoch == id.Epoch && again:
 		case held.Epoch == id.Epoch && held.Revision > rec.revision:
 			return behind
-		case held.Revision > rec.revision:
+		case held.Revision > rec.revision && followOf(id, d) == "":
 			return aheadOfHub
 		}
 	}

@@ -19,6 +19,7 @@ const maxEventsPerReport = 200
 
 // reportInputs are what a report is judged by.
 type reportInputs struct {
+	id          Identity // of the hub's history
 	device      *api.Device
 	assignments map[string]*api.Assignment // the device's own, by UID
 	tombstones  map[string]*api.Tombstone  // the device's own, by UID
@@ -52,6 +53,7 @@ func planReport(in reportInputs, r wire.Report) reportPlan {
 		}
 	}
 	plan.items = append(plan.items, planGone(in, r)...)
+	plan.items = append(plan.items, planBurials(in, r)...)
 	events, acked := planJournal(in, r)
 	plan.acked = acked
 	plan.items = append(plan.items, events...)

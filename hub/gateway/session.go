@@ -289,6 +289,7 @@ func (g *Gateway) reportInputs(p Peer, s *session, r wire.Report) (reportInputs,
 		device: d, assignments: map[string]*api.Assignment{}, tombstones: map[string]*api.Tombstone{},
 		now: g.o.Now(), gap: r.Sequence != s.last+1,
 	}
+	in.id, _ = g.o.Identity() // caughtUp has asked for it
 	for _, a := range g.view.byDevice[p.Device] {
 		in.assignments[a.Metadata.UID] = a
 	}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/drover-fleet/drover/client/backup"
+)
+
+func hubSnapshotCommand() *cli.Command {
+	return &cli.Command{
+		Name: "snapshot", Usage: "save the hub's state to a file (drover-hub snapshot restore makes a hub of it)",
+		Subcommands: []*cli.Command{
+			{Name: "save", Usage: "save what the hub holds now to a new file; secrets in it stay sealed", ArgsUsage: "FILE", Action: snapshotSave},
+			{
+				Name: "inspect", Usage: "check a saved file and say what it is of", ArgsUsage: "FILE",
+				Flags: []cli.Flag{outputFlag("json")}, Action: snapshotInspect,
+			},
+		},
+	}
+}
+
+func snapshotSave(c *cli.Context) error {
+	file, err := oneName(c, "file")
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s exists already and is not replaced: name another file", file)
+	}
+	hub, err := connect(c)
+	if err != nil {
+		return err
+	}
+	in, err := hub.remote.HubSnapshot(c.Context)
+	if err != nil {
+		return err
+	}
+	info, err := backup.Save(file, in)
+	if err := errors.Join(err, in.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintln(c.App.ErrWriter, "to restore it the sealing key is needed too: drover-hub key export saves it, once for the life of the hub")
+	return sayBackup(c.App.Writer, file, info)
+}
+
+func snapshotInspect(c *cli.Context) error {
+	file, err := oneName(c, "file")
+	if err != nil {
+		return err
+	}
+	output, err := outputOf(c, "json")
+	if err != nil {
+		return err
+	}
+	info, err := backup.Check(file)
+	if err != nil {
+		return err
+	}
+	if output != "json" {
+		return sayBackup(c.App.Writer, file, info)
+	}
+	b, err := json.Marshal(struct {
+		backup.Info
+		SHA256 string `json:"sha256"`
+	}{info, hex.EncodeToString(info.SHA256[:])})
+	if err != nil {
+		return err
+	}
+	return writeIndented(c.App.Writer, b)
+}
+
+func sayBackup(w io.Writer, file string, i backup.Info) error {
+	h := i.Header
+	_, err := fmt.Fprintf(w, "%s: whole\n  of member %s (Drover %s) at %s\n  cluster %s\n  epoch %d (%s), revision %d, entry %d of the log\n  %d bytes, sha256 %x\n",
+		file, plain(h.Member), plain(h.Version), h.Time.UTC().Format(time.RFC3339), plain(h.ClusterID), h.Epoch, plain(h.EpochID), h.Revision, h.Index, i.Bytes, i.SHA256)
+	for _, m := range h.Members {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "  member %s, API %s, peers %s\n", plain(m.Name), plain(m.API), plain(m.Peer))
+		}
+	}
+	return err
+}

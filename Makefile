@@ -68,10 +68,10 @@ bench-agent: build build-arm ## size on disk and resident memory of the agent
 	@$(GO) run ./test/setup /usr/bin/containerd /usr/bin/ctr /usr/sbin/runc /usr/bin/ip
 	@$(GO) run ./test/bench/agent
 
-bench-store: build ## three members beside three of etcd; QUICK=1 for a short look, JSON=FILE for a list
+bench-store: build ## three members beside three of etcd; QUICK=1 for a short look, JSON=FILE for a list, PROFILE=DIR for profiles
 	@cd test/bench/store/etcd && $(GO) build -mod=mod -o $(CURDIR)/bin/bench-etcd .
 	@$(GO) build -o bin/bench-store ./test/bench/store
-	@bin/bench-store
+	@bin/bench-store $(if $(PROFILE),-profile $(PROFILE))
 
 clean:
 	@rm -rf bin

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -69,7 +70,7 @@ func app() *cli.App {
 	a := &cli.App{
 		Name: "drover-hub", Usage: "one member of a Drover hub", Version: version,
 		CustomAppHelpTemplate: cli.AppHelpTemplate + "\n" + exitCodes,
-		Flags:                 append(memberFlags(), upkeepFlags()...),
+		Flags:                 slices.Concat(memberFlags(), upkeepFlags(), profileFlags()),
 		Commands:              []*cli.Command{storeCommand(), doctorCommand(), snapshotCommand(), resetCommand(), keyCommand()},
 		Action:                run,
 		ExitErrHandler:        func(*cli.Context, error) {}, // main maps errors to codes

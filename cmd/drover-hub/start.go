@@ -74,7 +74,7 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.Run(c.Context)
+	return withProfiles(c, dir, h)
 }
 
 // prepare founds or joins when that was asked for. Asking for it again after it succeeded is refused, so that nobody founds a

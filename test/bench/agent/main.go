@@ -4,16 +4,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"time"
 
+	"github.com/drover-fleet/drover/test/bench/report"
 	"github.com/drover-fleet/drover/test/lab"
 )
 
@@ -26,24 +24,12 @@ const (
 	readings  = 5
 )
 
-// row is one figure; there is no peer.
-type row struct {
-	Name     string   `json:"name"`
-	Unit     string   `json:"unit"`
-	Ours     float64  `json:"ours"`
-	Peer     *float64 `json:"peer"`
-	PeerName string   `json:"peer_name"`
-	Ratio    *float64 `json:"ratio"`
-	Aim      *float64 `json:"aim"`
-	OK       bool     `json:"ok"`
-}
-
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	rows, err := measure(ctx)
 	if err == nil {
-		err = print(rows)
+		err = show(rows)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench-agent:", err)
@@ -51,37 +37,18 @@ func main() {
 	}
 }
 
-func print(rows []row) error {
-	fmt.Printf("%-44s %8s %8s  %s\n", "figure", "ours", "aim", "")
-	for _, r := range rows {
-		aim, verdict := "-", ""
-		if r.Aim != nil {
-			aim = fmt.Sprintf("%.1f", *r.Aim)
-			verdict = map[bool]string{true: "ok", false: "missed"}[r.OK]
-		}
-		fmt.Printf("%-44s %8.2f %8s  %s\n", r.Name+" ("+r.Unit+")", r.Ours, aim, verdict)
-	}
-	file := os.Getenv("JSON")
-	if file == "" {
-		return nil
-	}
-	b, err := json.MarshalIndent(rows, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, b, 0o644)
+func show(figures []report.Figure) error {
+	return errors.Join(report.Print(os.Stdout, figures), report.WriteJSON(os.Getenv("JSON"), figures))
 }
 
-func figure(name string, ours, aim float64) row {
-	r := row{Name: name, Unit: "MiB", Ours: ours, OK: true}
-	if aim > 0 {
-		r.Aim, r.OK = &aim, ours <= aim
-	}
-	return r
+// figure has no peer: the aim is for itself.
+func figure(name string, aim float64, runs ...float64) report.Figure {
+	s := report.Samples{Name: name, Unit: "MiB", Aim: aim, Less: true, Alone: true, Ours: runs}
+	return s.Figure("")
 }
 
-func measure(ctx context.Context) ([]row, error) {
-	var rows []row
+func measure(ctx context.Context) ([]report.Figure, error) {
+	var rows []report.Figure
 	for _, f := range []struct {
 		name, path string
 		aim        float64
@@ -90,7 +57,7 @@ func measure(ctx context.Context) ([]row, error) {
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, figure(f.name, float64(info.Size())/mib, f.aim))
+		rows = append(rows, figure(f.name, f.aim, float64(info.Size())/mib))
 	}
 	dir, err := os.MkdirTemp("", "dr")
 	if err != nil {
@@ -115,7 +82,7 @@ func measure(ctx context.Context) ([]row, error) {
 }
 
 // resident runs one device with idle workloads and reads the agent's memory once it has settled.
-func resident(ctx context.Context, f *lab.Fleet) ([]row, error) {
+func resident(ctx context.Context, f *lab.Fleet) ([]report.Figure, error) {
 	r, err := lab.StartRegistry(f.Registry)
 	if err != nil {
 		return nil, err
@@ -144,15 +111,15 @@ func resident(ctx context.Context, f *lab.Fleet) ([]row, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		all, own, err := memoryOf(f.Procs["pi-01"].PID)
-		if err != nil {
+		var u report.Usage
+		if err := u.Add(f.Procs["pi-01"].PID); err != nil {
 			return nil, err
 		}
-		rss, anon = append(rss, all), append(anon, own)
+		rss, anon = append(rss, u.Resident), append(anon, u.Own)
 	}
-	return []row{
-		figure(fmt.Sprintf("agent resident, %d idle workloads", workloads), median(rss), rssAim),
-		figure("of them not backed by the file", median(anon), 0),
+	return []report.Figure{
+		figure(fmt.Sprintf("agent resident, %d idle workloads", workloads), rssAim, rss...),
+		figure("of them not backed by the file", 0, anon...),
 	}, nil
 }
 
@@ -191,30 +158,4 @@ func start(ctx context.Context, f *lab.Fleet) error {
 		return err
 	}
 	return f.Ready(ctx, "pi-01")
-}
-
-// memoryOf reads VmRSS and RssAnon of a process, in MiB.
-func memoryOf(pid int) (rss, anon float64, err error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, line := range strings.Split(string(b), "\n") {
-		var kib float64
-		if n, _ := fmt.Sscanf(line, "VmRSS: %f", &kib); n == 1 {
-			rss = kib / 1024
-		}
-		if n, _ := fmt.Sscanf(line, "RssAnon: %f", &kib); n == 1 {
-			anon = kib / 1024
-		}
-	}
-	if rss == 0 {
-		return 0, 0, fmt.Errorf("process %d shows no memory: has it ended?", pid)
-	}
-	return rss, anon, nil
-}
-
-func median(v []float64) float64 {
-	slices.Sort(v)
-	return v[len(v)/2]
 }

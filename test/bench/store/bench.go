@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
+	"github.com/drover-fleet/drover/test/bench/report"
 	"github.com/drover-fleet/drover/test/bench/store/load"
 )
 
@@ -14,19 +16,19 @@ type bench struct {
 	ours, peer *side
 	api        *side // ours by another door
 	len        lengths
-	all        []*samples // in the order of the table
+	all        []*report.Samples // in the order of the table
 }
 
-func (b *bench) figures() []figure {
-	out := make([]figure, 0, len(b.all))
+func (b *bench) figures() []report.Figure {
+	out := make([]report.Figure, 0, len(b.all))
 	for _, s := range b.all {
-		out = append(out, s.figure())
+		out = append(out, s.Figure("etcd"))
 	}
 	return out
 }
 
-func (b *bench) add(name, unit string, aim float64, less bool) *samples {
-	s := &samples{name: name, unit: unit, aim: aim, less: less}
+func (b *bench) add(name, unit string, aim float64, less bool) *report.Samples {
+	s := &report.Samples{Name: name, Unit: unit, Aim: aim, Less: less}
 	b.all = append(b.all, s)
 	return s
 }
@@ -41,7 +43,7 @@ type sight struct {
 func (b *bench) row(ctx context.Context, r row) error {
 	rate, p50 := b.add(r.name, "1/s", r.rate, false), b.add(r.name+", p50", "ms", r.p50, true)
 	p99 := b.add(r.name+", p99", "ms", r.p99, true)
-	var cpu, disk *samples
+	var cpu, disk *report.Samples
 	if r.cost {
 		cpu = b.add(r.name+", members' processor time", "us/op", 0, true)
 		disk = b.add(r.name+", written to disk a member", "B/op", 0.8, true)
@@ -61,12 +63,12 @@ func (b *bench) row(ctx context.Context, r row) error {
 			if spec.Op == load.OpBatch {
 				per = batchKeys
 			}
-			keep(rate, mine, got.Rate()*per)
-			keep(p50, mine, got.P50)
-			keep(p99, mine, got.P99)
+			rate.Keep(mine, got.Rate()*per)
+			p50.Keep(mine, got.P50)
+			p99.Keep(mine, got.P99)
 			if r.cost {
-				keep(cpu, mine, got.cpu)
-				keep(disk, mine, got.disk)
+				cpu.Keep(mine, got.cpu)
+				disk.Keep(mine, got.disk)
 			}
 		}
 	}
@@ -83,14 +85,6 @@ func (b *bench) sideOf(r row, mine bool) (*side, load.Spec) {
 		return b.peer, *r.peerSpec
 	}
 	return b.peer, r.spec
-}
-
-func keep(s *samples, mine bool, v float64) {
-	if mine {
-		s.ours = append(s.ours, v)
-	} else {
-		s.peer = append(s.peer, v)
-	}
 }
 
 func (b *bench) once(ctx context.Context, s *side, r row, spec load.Spec) (sight, error) {
@@ -118,10 +112,10 @@ func (b *bench) once(ctx context.Context, s *side, r row, spec load.Spec) (sight
 	if got.Errors > 0 {
 		note = fmt.Sprintf("; %d errors, the first: %.300s", got.Errors, got.Error)
 	}
-	fmt.Fprintf(os.Stderr, "%-48s %-6s %9.0f/s  p50 %8.2f  p99 %8.2f ms  load process %.1f cpu%s\n",
+	fmt.Fprintf(os.Stderr, "%-58s %-6s %9.0f/s  p50 %8.2f  p99 %8.2f ms  load process %.1f cpu%s\n",
 		r.name, s.name, got.Rate(), got.P50, got.P99, got.CPU/got.Seconds, note)
 	total := float64(max(1, got.Total))
-	return sight{Result: got, cpu: (after.cpu - before.cpu) / total * 1e6, disk: (after.written - before.written) / total / members}, nil
+	return sight{Result: got, cpu: (after.CPU - before.CPU) / total * 1e6, disk: (after.Written - before.Written) / total / members}, nil
 }
 
 func (b *bench) memory(name string, aim float64) error {
@@ -135,8 +129,8 @@ func (b *bench) memory(name string, aim float64) error {
 		if err != nil {
 			return err
 		}
-		keep(all, mine, u.resident)
-		keep(own, mine, u.own)
+		all.Keep(mine, u.Resident)
+		own.Keep(mine, u.Own)
 	}
 	return nil
 }
@@ -144,8 +138,7 @@ func (b *bench) memory(name string, aim float64) error {
 // kills ends the leader by SIGKILL: how long until a put is taken again, and how long until the member that was started again
 // takes one itself.
 func (b *bench) kills(ctx context.Context) error {
-	elect := b.add("kill -9 of the leader to the next put", "ms", 0, true)
-	open := b.add("start after kill -9 to a put through that member", "ms", 0, true)
+	elect, open := b.add(killed, "ms", 0, true), b.add(restarted, "ms", 0, true)
 	for range b.len.rounds {
 		for _, mine := range []bool{true, false} {
 			s := b.peer
@@ -156,9 +149,9 @@ func (b *bench) kills(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("%s: kill the leader: %w", s.name, err)
 			}
-			fmt.Fprintf(os.Stderr, "%-48s %-6s next put %.0f ms, open %.0f ms\n", "kill -9 of the leader", s.name, ms(took), ms(back))
-			keep(elect, mine, ms(took))
-			keep(open, mine, ms(back))
+			fmt.Fprintf(os.Stderr, "%-58s %-6s next put %.0f ms, open %.0f ms\n", "kill -9 of the leader", s.name, ms(took), ms(back))
+			elect.Keep(mine, ms(took))
+			open.Keep(mine, ms(back))
 		}
 	}
 	return nil
@@ -185,10 +178,58 @@ func (s *side) killLeader(ctx context.Context) (elect, open time.Duration, err e
 		return 0, 0, err
 	}
 	elect = time.Since(began)
-	began = time.Now()
+	open, err = s.again(ctx, i)
+	return elect, open, err
+}
+
+// again starts a member and tells how long it took until a put through it was answered.
+func (s *side) again(ctx context.Context, i int) (time.Duration, error) {
+	began := time.Now()
 	if err := s.restart(ctx, i); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	_, err = s.run(ctx, load.Spec{Op: load.OpProbe, Endpoints: []string{s.endpoints[i]}, ValueBytes: 256})
-	return elect, time.Since(began), err
+	_, err := s.run(ctx, load.Spec{Op: load.OpProbe, Endpoints: []string{s.endpoints[i]}, ValueBytes: 256})
+	return time.Since(began), err
+}
+
+// openKeys is as many as a hub of ten thousand devices might hold, and more.
+const openKeys = 1_000_000
+
+// open fills both sides and starts a follower of each again and again.
+func (b *bench) open(ctx context.Context) error {
+	for _, s := range []*side{b.ours, b.peer} {
+		if err := s.fill(ctx, openKeys); err != nil {
+			return err
+		}
+	}
+	err := b.memory(memoryMany, 0)
+	took := b.add(manyKeys, "ms", 0, true)
+	for range b.len.rounds {
+		for _, mine := range []bool{true, false} {
+			s := b.peer
+			if mine {
+				s = b.ours
+			}
+			d, reopened := s.reopen(ctx)
+			if reopened != nil {
+				return errors.Join(err, fmt.Errorf("%s: start again: %w", s.name, reopened))
+			}
+			fmt.Fprintf(os.Stderr, "%-58s %-6s %.0f ms\n", manyKeys, s.name, ms(d))
+			took.Keep(mine, ms(d))
+		}
+	}
+	return err
+}
+
+// reopen ends a follower by SIGKILL and starts it again.
+func (s *side) reopen(ctx context.Context) (time.Duration, error) {
+	leader, err := s.leader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	i := (leader + 1) % members
+	if err := s.procs(i).Kill(ctx); err != nil {
+		return 0, err
+	}
+	return s.again(ctx, i)
 }

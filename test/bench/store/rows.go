@@ -20,6 +20,16 @@ type row struct {
 	api      bool // ours by the HTTPS API, with no peer
 }
 
+// Names of what is measured besides rows.
+const (
+	memoryEmpty  = "resident memory a member, 10,000 keys"
+	memoryLoaded = "resident memory a member, after all loads"
+	killed       = "kill -9 of the leader to the next put"
+	restarted    = "start after kill -9 to a put through that member"
+	manyKeys     = "start after kill -9 with 1,000,000 keys"
+	memoryMany   = "resident memory a member, 1,000,000 keys"
+)
+
 const (
 	keys      = 10_000 // distinct keys under load
 	batchKeys = 64
@@ -112,7 +122,7 @@ type lengths struct {
 
 func lengthsOf(quick bool) lengths {
 	if quick {
-		return lengths{200 * time.Millisecond, 600 * time.Millisecond, 3}
+		return lengths{300 * time.Millisecond, time.Second, 3}
 	}
-	return lengths{400 * time.Millisecond, 1200 * time.Millisecond, 3}
+	return lengths{time.Second, 3 * time.Second, 3}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/client/remote"
+	"github.com/drover-fleet/drover/test/bench/report"
 	"github.com/drover-fleet/drover/test/bench/store/load"
 	"github.com/drover-fleet/drover/test/lab"
 )
@@ -42,7 +43,7 @@ func (s *side) run(ctx context.Context, spec load.Spec) (load.Result, error) {
 	if err != nil {
 		return r, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, spec.Warm+spec.Measure+2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, spec.Warm+spec.Measure+5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.driver[0], s.driver[1:]...)
 	cmd.Stdin = bytes.NewReader(in)
@@ -54,6 +55,33 @@ func (s *side) run(ctx context.Context, spec load.Spec) (load.Result, error) {
 	return r, json.Unmarshal(out.Bytes(), &r)
 }
 
+// fill writes so many keys, each once.
+func (s *side) fill(ctx context.Context, n int) error {
+	began := time.Now()
+	if _, err := s.run(ctx, load.Spec{Fill: true, Conns: 4 * members, ValueBytes: 256, Keys: n}); err != nil {
+		return fmt.Errorf("fill %s: %w", s.name, err)
+	}
+	fmt.Fprintf(os.Stderr, "%-58s %-6s %.1f s\n", fmt.Sprintf("%d keys written", n), s.name, time.Since(began).Seconds())
+	return nil
+}
+
+// usage is what the members hold, each, and have used so far, together.
+func (s *side) usage() (report.Usage, error) {
+	var u report.Usage
+	for i := range members {
+		p := s.procs(i)
+		if p == nil {
+			return u, fmt.Errorf("%s: member %d was never started", s.name, i)
+		}
+		if err := u.Add(p.PID); err != nil {
+			return u, fmt.Errorf("%s: member %d: %w", s.name, i, err)
+		}
+	}
+	u.Resident /= members
+	u.Own /= members
+	return u, nil
+}
+
 // plan is where everything of a run lives.
 type plan struct {
 	dir, bin string
@@ -61,12 +89,12 @@ type plan struct {
 	peer     *lab.Fleet // only its processes
 }
 
-func newPlan(binaries string) (*plan, error) {
+func newPlan(rq request) (*plan, error) {
 	dir, err := os.MkdirTemp("", "drb")
 	if err != nil {
 		return nil, err
 	}
-	bin, err := filepath.Abs(binaries)
+	bin, err := filepath.Abs(rq.bin)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +105,11 @@ func newPlan(binaries string) (*plan, error) {
 		})
 	}
 	p := &plan{dir: dir, bin: bin}
-	if p.fleet, err = lab.Load(lab.Plan{Dir: filepath.Join(dir, "ours"), Bin: bin, Members: of}); err != nil {
+	var hubArgs []string
+	if rq.profiles != "" {
+		hubArgs = []string{"--profiles"}
+	}
+	if p.fleet, err = lab.Load(lab.Plan{Dir: filepath.Join(dir, "ours"), Bin: bin, Members: of, HubArgs: hubArgs}); err != nil {
 		return nil, err
 	}
 	if p.peer, err = lab.Load(lab.Plan{Dir: filepath.Join(dir, "peer"), Bin: bin}); err != nil {

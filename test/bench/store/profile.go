@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/drover-fleet/drover/test/bench/store/load"
+)
+
+const (
+	profileTime = 6 * time.Second // of each kind, one after the other
+	profileRoom = 2 * time.Second // for the load to begin, and between kinds
+	maxProfile  = 64 << 20
+)
+
+// profile runs 1,000 clients that put 256 B for as long as profiles of all our members take. No figure comes from this run: being
+// watched costs. The members are told apart by who led when it began.
+func (b *bench) profile(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	leader, err := b.ours.leader(ctx)
+	if err != nil {
+		return err
+	}
+	kinds := []string{"cpu", "block", "mutex", "heap"}
+	spec := put(1000, 256).spec
+	spec.Warm, spec.Measure = profileRoom, time.Duration(len(kinds))*(profileTime+profileRoom)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var under load.Result
+	var loadErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { under, loadErr = b.ours.run(ctx, spec) })
+	pause(ctx, profileRoom)
+	var errs []error
+	for _, kind := range kinds {
+		errs = append(errs, b.ours.profiles(ctx, dir, kind, leader))
+	}
+	wg.Wait()
+	if loadErr == nil {
+		fmt.Fprintf(os.Stderr, "%-58s %-6s %9.0f/s  in %s\n", "while profiles were taken", b.ours.name, under.Rate(), dir)
+	}
+	return errors.Join(append(errs, loadErr)...)
+}
+
+// profiles takes one kind of all members at once.
+func (s *side) profiles(ctx context.Context, dir, kind string, leader int) error {
+	errs := make([]error, members)
+	var wg sync.WaitGroup
+	for i := range members {
+		role := "follower"
+		if i == leader {
+			role = "leader"
+		}
+		file := filepath.Join(dir, fmt.Sprintf("%s-%s.%s.pb.gz", filepath.Base(s.dirs[i]), role, kind))
+		wg.Go(func() {
+			if errs[i] = takeProfile(ctx, filepath.Join(s.dirs[i], "profile.sock"), kind, file); errs[i] == nil {
+				errs[i] = summarise(ctx, file)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func takeProfile(ctx context.Context, socket, kind, file string) error {
+	ctx, cancel := context.WithTimeout(ctx, profileTime+30*time.Second)
+	defer cancel()
+	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
+	defer t.CloseIdleConnections()
+	url := "http://member/" + kind
+	if kind != "heap" { // which is of one moment
+		url += fmt.Sprintf("?seconds=%.0f", profileTime.Seconds())
+	}
+	rq, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := t.RoundTrip(rq)
+	if err != nil {
+		return fmt.Errorf("profile %s: %w", kind, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxProfile))
+	if err != nil {
+		return fmt.Errorf("profile %s: %w", kind, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("profile %s: %s: %.300s", kind, resp.Status, b)
+	}
+	return os.WriteFile(file, b, 0o644)
+}
+
+// summarise writes the table of a profile beside it, for people.
+func summarise(ctx context.Context, file string) error {
+	out, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-cum", "-nodecount=80", file).Output()
+	if err != nil {
+		return fmt.Errorf("summarise %s: %w", file, err)
+	}
+	return os.WriteFile(file+".txt", out, 0o644)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -45,3 +45,15 @@ func ParseRevision(s string) (Revision, error) {
 	}
 	return Revision(n), nil
 }
+
+// Reached tells whether a store whose newest revision is have holds everything up to want: nil, ErrAhead, or ErrOtherEpoch when want
+// is of a history that begins later.
+func Reached(have, want Revision) error {
+	switch {
+	case want <= have:
+		return nil
+	case want.Epoch() > have.Epoch():
+		return ErrOtherEpoch
+	}
+	return ErrAhead
+}

@@ -24,6 +24,7 @@ type Backend interface {
 	store.Reader
 	store.Watchable
 	Barrier(ctx context.Context) error
+	AtLeast(ctx context.Context, want store.Revision) error
 	Propose(ctx context.Context, c *store.Command) (store.Result, error)
 }
 
@@ -209,6 +210,17 @@ const (
 	maxRead   = 4 << 20 // bytes of keys and values after which an answer ends with More
 )
 
+// fresh waits until the member can answer. What stands at a given revision does not change, so to have come there is enough.
+func (c *serverConn) fresh(ctx context.Context, rq *rangeRequest) error {
+	switch {
+	case rq.Stale:
+		return nil
+	case rq.Revision != 0:
+		return c.s.Backend.AtLeast(ctx, rq.Revision)
+	}
+	return c.s.Backend.Barrier(ctx)
+}
+
 func (c *serverConn) rangeOf(ctx context.Context, body []byte) (*rangeReply, error) {
 	var rq rangeRequest
 	if err := decode(body, &rq); err != nil {
@@ -218,10 +230,8 @@ func (c *serverConn) rangeOf(ctx context.Context, body []byte) (*rangeReply, err
 		return nil, fault.BadRequest.Errorf("range of keys up to %d bytes with a limit of %d: want keys of at most %d bytes and no negative limit",
 			max(len(rq.Start), len(rq.End)), rq.Limit, store.MaxKeyBytes)
 	}
-	if !rq.Stale {
-		if err := c.s.Backend.Barrier(ctx); err != nil {
-			return nil, err
-		}
+	if err := c.fresh(ctx, &rq); err != nil {
+		return nil, err
 	}
 	out := &rangeReply{}
 	next := store.RangeRequest{Start: rq.Start, End: string(rq.End), Revision: rq.Revision}

@@ -58,6 +58,14 @@ func (l *LocalBackend) Barrier(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// AtLeast has nothing to wait for.
+func (l *LocalBackend) AtLeast(ctx context.Context, want store.Revision) error {
+	if err := l.Barrier(ctx); err != nil {
+		return err
+	}
+	return store.Reached(l.Revision(), want)
+}
+
 // Propose applies the command at once.
 func (l *LocalBackend) Propose(ctx context.Context, c *store.Command) (store.Result, error) {
 	if err := l.Barrier(ctx); err != nil {

@@ -99,19 +99,10 @@ func (r *Registry) awaitList(ctx context.Context, o client.ListOptions, pinned s
 	if err != nil {
 		return err
 	}
-	if pinned != 0 && pinned <= r.b.Revision() {
-		return nil
+	if want = max(want, pinned); want != 0 {
+		return storeFault(r.b.AtLeast(ctx, want))
 	}
-	if err := r.b.Barrier(ctx); err != nil {
-		return storeFault(err)
-	}
-	switch have := r.b.Revision(); {
-	case want.Epoch() > have.Epoch():
-		return storeFault(store.ErrOtherEpoch)
-	case want > have:
-		return storeFault(store.ErrAhead)
-	}
-	return nil // "not older than want" holds for the newest
+	return storeFault(r.b.Barrier(ctx))
 }
 
 func parseRevision(s string) (store.Revision, error) {

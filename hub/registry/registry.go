@@ -21,6 +21,8 @@ type Backend interface {
 	store.Journal
 	// Barrier returns once this member's reads show every write that was acknowledged before the call.
 	Barrier(ctx context.Context) error
+	// AtLeast returns once this member's reads show everything up to a revision; store.ErrAhead and store.ErrOtherEpoch when there is none such.
+	AtLeast(ctx context.Context, want store.Revision) error
 	// Propose has the command ordered and applied at most once, and returns what it came to on this member. It fills
 	// Level, RequestID, Writer, Sequence and Time where they are empty. Errors are of the classes of api/fault.
 	Propose(ctx context.Context, c *store.Command) (store.Result, error)

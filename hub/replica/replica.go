@@ -142,6 +142,18 @@ func (r *Replica) Barrier(ctx context.Context) error {
 	return classOf(err)
 }
 
+// AtLeast waits until this member's reads show everything up to want. What it holds already takes nobody's word: a member that is cut
+// off goes on answering such reads. Errors: Barrier's; store.ErrAhead and store.ErrOtherEpoch when no such revision was acknowledged.
+func (r *Replica) AtLeast(ctx context.Context, want store.Revision) error {
+	if store.Reached(r.Revision(), want) == nil {
+		return nil
+	}
+	if err := r.Barrier(ctx); err != nil {
+		return err
+	}
+	return store.Reached(r.Revision(), want)
+}
+
 // Leadership is the present term, and whether this member leads in it and has applied an entry of it.
 func (r *Replica) Leadership() (term uint64, leader bool) { return r.node.Leadership() }
 

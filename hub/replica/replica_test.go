@@ -258,3 +258,25 @@ func TestFoundingTwiceKeepsTheFirstEpoch(t *testing.T) {
 		t.Errorf("epoch: got %+v, want %+v", got, first)
 	}
 }
+
+func TestAReadAtLeastOfARevisionAsksNobodyForWhatIsThere(t *testing.T) {
+	r, n := open(t, 4)
+	ctx := withTimeout(t, 10*time.Second)
+	if res, err := r.Propose(ctx, put("a", "1")); err != nil || res.Err != nil {
+		t.Fatal(err, res.Err)
+	}
+	have := r.Revision()
+	if err := r.AtLeast(ctx, have.Next()); !errors.Is(err, store.ErrAhead) {
+		t.Errorf("one more than there is: got %v, want %v", err, store.ErrAhead)
+	}
+	if err := r.AtLeast(ctx, store.MakeRevision(have.Epoch()+1, 0)); !errors.Is(err, store.ErrOtherEpoch) {
+		t.Errorf("a later history: got %v, want %v", err, store.ErrOtherEpoch)
+	}
+	n.setFail(consensus.ErrNoLeader)
+	if err := r.AtLeast(ctx, have); err != nil {
+		t.Errorf("what is there, without a leader: got %v, want nil", err)
+	}
+	if err := r.AtLeast(ctx, have.Next()); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("more than is there, without a leader: got %v, want unavailable", err)
+	}
+}

@@ -26,8 +26,10 @@ type device struct {
 	core    *agent.Core // nil while the agent does not run
 	files   *agent.Store
 	driver  *fakedriver.Driver
-	faults  int // counts what was done to it
-	wakeups int // counts alarms that were set: only the newest rings
+	faults  int  // counts what was done to it
+	tearIn  int  // saves until the power goes away in the middle of one; 0: none is planned
+	full    bool // its disk is
+	wakeups int  // counts alarms that were set: only the newest rings
 	link    *link.Session
 	session uint64        // number of the link's last one, as kept on disk
 	holds   wire.Position // the highest that it ever held
@@ -91,6 +93,9 @@ func (d *device) step(ev agent.Event) {
 			if answer := d.do(e); answer != nil {
 				queue = append(queue, answer)
 			}
+			if d.core == nil {
+				return // the power went away
+			}
 		}
 	}
 	d.checkHeld()
@@ -112,9 +117,9 @@ func (d *device) checkHeld() {
 func (d *device) do(e agent.Effect) agent.Event {
 	switch e := e.(type) {
 	case agent.SaveBundle:
-		return d.files.SaveBundle(e)
+		return d.saveBundle(e)
 	case agent.SaveRuntime:
-		return d.files.SaveRuntime(e)
+		return d.saveRuntime(e)
 	case agent.StartOp:
 		d.begin(e.Op)
 	case agent.SendReport:
@@ -177,13 +182,14 @@ func (d *device) wake(at time.Duration) {
 }
 
 // killAgent ends the agent's process; containers run on. It comes back.
-func (d *device) killAgent() {
+func (d *device) killAgent() bool {
 	if d.core == nil {
-		return
+		return false
 	}
 	d.w.logf("the agent of %s is killed", d.name)
 	d.stop()
 	d.w.after(d.w.about(3*time.Second), d.revive)
+	return true
 }
 
 func (d *device) revive() {
@@ -194,9 +200,9 @@ func (d *device) revive() {
 
 // powerCut takes the power away for a while. Half the time there is no network either when it is back: then everything that ran
 // must run again within half a minute.
-func (d *device) powerCut() {
+func (d *device) powerCut() bool {
 	if d.core == nil {
-		return
+		return false
 	}
 	d.w.logf("%s loses power", d.name)
 	before := d.runningNow()
@@ -216,6 +222,7 @@ func (d *device) powerCut() {
 			}
 		})
 	})
+	return true
 }
 
 // checkReboot holds I8. A template that ran may have made way for a newer one that was on disk already, or for a removal.

@@ -2,9 +2,11 @@
 // seed: the members' consensus cores, logs and stores, clients and watchers of them, gateways, and agents with fake runtimes.
 // A seed replays identically, which its trace hash shows.
 //
-// The world is unkind: messages are late, lost, doubled, out of order, cut off in one direction or both; disks are slow; members
-// stall, and crash at any point between two commits, in the middle of an apply too; devices lose power, their agents are killed,
-// and their runtimes go away. What a member had not committed at a crash is lost.
+// The world is unkind: messages are late, lost, doubled, out of order, cut off in one direction or both; disks are slow, full, or
+// fail to sync; members stall, and crash at any point of a write; a member comes back on an old copy of its directory; clocks of
+// members and devices step; devices lose power, in the middle of a save too, their agents are killed or stall, their disks fill up,
+// their runtimes go away, and people remove containers by hand. A store's file is written at checkpoints alone, and a crash leaves
+// each file of a member at its own last commit.
 //
 // What it judges is the history of the run (test/history) and, after the last fault, that everything comes to rest as declared.
 //

@@ -15,6 +15,31 @@ const (
 	compactEvery = 20 * time.Second
 )
 
+// kind is one way in which things go wrong.
+type kind[T any] struct {
+	name   string
+	weight int
+	do     func(T) bool // false: not now
+}
+
+// pick has one of the kinds happen, by weight, and counts it.
+func pick[T any](w *world, prefix string, kinds []kind[T], who T) {
+	all := 0
+	for _, k := range kinds {
+		all += k.weight
+	}
+	n := w.rng.IntN(all)
+	for _, k := range kinds {
+		if n -= k.weight; n >= 0 {
+			continue
+		}
+		if k.do(who) {
+			w.faults[prefix+k.name]++
+		}
+		return
+	}
+}
+
 // startFaults begins everything that goes on by itself: faults, compactions, controllers' writes.
 func (w *world) startFaults() {
 	w.nextFault()
@@ -24,6 +49,7 @@ func (w *world) startFaults() {
 				m.store.Progress()
 			}
 		})
+		w.every(copyEvery, w.rng.Float64(), m.keepCopy)
 		w.nextOffice(m)
 	}
 	w.every(compactEvery, w.rng.Float64(), w.compact)
@@ -55,60 +81,138 @@ func (w *world) undoLater(what string, mean time.Duration, undo func()) {
 	w.after(w.about(mean), once)
 }
 
-// fault makes something go wrong. Members fail independently, so now and then there is no majority for a while.
+// fault makes something go wrong. Members fail independently, so now and then there is no majority for a while; but while an old
+// copy of a member's directory is about, no other member fails: a group of three stands one failure of that kind.
 func (w *world) fault() {
 	m := w.members[w.rng.IntN(len(w.members))]
-	other := w.members[w.rng.IntN(len(w.members))]
-	switch w.rng.IntN(12) {
-	case 0, 1:
-		if m.up {
-			m.crash()
-			w.undoLater(m.name+" is down", faultTime, m.restart)
-		}
-	case 2, 3, 4:
-		w.crashInside(m)
-	case 5:
-		w.undoLater("one way cut "+m.name+" to "+other.name, faultTime, w.net.cut(m.name, other.name))
-	case 6:
-		w.undoLater(m.name+" is cut off", faultTime, w.cutOff(m))
-	case 7:
-		w.net.loss = 0.02 + 0.2*w.rng.Float64()
-		w.undoLater(fmt.Sprintf("loss %.2f", w.net.loss), faultTime, func() { w.net.loss = 0 })
-	case 8:
-		w.net.double, w.net.disorder = 0.2*w.rng.Float64(), w.chance(0.5)
-		w.undoLater("messages are doubled or out of order", faultTime, func() { w.net.double, w.net.disorder = 0, false })
-	case 9:
-		m.slow = w.between(50*time.Millisecond, 900*time.Millisecond)
-		w.undoLater("the disk of "+m.name+" is slow", faultTime, func() { m.slow = 0 })
-	case 10:
-		w.stall(m)
-	case 11:
-		if m.up && !m.stalled {
-			m.node.TransferLeader(other.node.Status().ID)
-			m.later(0, func() { m.step(0) })
-		}
+	if w.fragile {
+		pick(w, "", networkFaults(), m)
+	} else {
+		pick(w, "", append(networkFaults(), memberFaults()...), m)
 	}
 	if w.fleet != nil {
-		w.fleet.fault()
+		d := w.fleet.devices[w.rng.IntN(len(w.fleet.devices))]
+		d.faults++
+		pick(w, "device ", deviceFaults(), d)
 	}
 }
 
-// crashInside has a member crash at one of its next commits, in the middle of an apply, and come back.
-func (w *world) crashInside(m *member) {
-	if !m.up || m.crashIn > 0 {
-		return
+// networkFaults unseat leaders at most.
+func networkFaults() []kind[*member] {
+	return []kind[*member]{
+		{"messages lost", 1, func(m *member) bool {
+			n := m.w.net
+			n.loss = 0.02 + 0.2*m.w.rng.Float64()
+			m.w.undoLater(fmt.Sprintf("loss %.2f", n.loss), faultTime, func() { n.loss = 0 })
+			return true
+		}},
+		{"messages doubled", 1, func(m *member) bool {
+			n := m.w.net
+			n.double = 0.2 * m.w.rng.Float64()
+			m.w.undoLater("messages are doubled", faultTime, func() { n.double = 0 })
+			return true
+		}},
+		{"messages out of order", 1, func(m *member) bool {
+			m.w.net.disorder = true
+			m.w.undoLater("messages are out of order", faultTime, func() { m.w.net.disorder = false })
+			return true
+		}},
+		{"clock steps", 2, func(m *member) bool {
+			m.skew = m.w.step(time.Hour)
+			m.w.undoLater(fmt.Sprintf("the clock of %s is off by %v", m.name, m.skew), 2*faultTime, func() { m.skew = 0 })
+			return true
+		}},
+		{"leadership handed over", 1, func(m *member) bool {
+			if !m.up || m.stalled {
+				return false
+			}
+			other := m.w.members[m.w.rng.IntN(len(m.w.members))]
+			m.node.TransferLeader(other.node.Status().ID)
+			m.later(0, func() { m.step(0) })
+			return true
+		}},
 	}
-	m.crashIn = 1 + w.rng.IntN(12)
+}
+
+// memberFaults take members out of the group for a while.
+func memberFaults() []kind[*member] {
+	return []kind[*member]{
+		{"crash", 2, func(m *member) bool {
+			if !m.up {
+				return false
+			}
+			m.crash()
+			m.w.undoLater(m.name+" is down", faultTime, m.restart)
+			return true
+		}},
+		{"crash inside a write", 3, (*member).crashInside},
+		{"one way cut", 1, func(m *member) bool {
+			from, to := m.name, m.w.members[m.w.rng.IntN(len(m.w.members))].name
+			m.w.undoLater("one way cut "+from+" to "+to, faultTime, m.w.net.cut(from, to))
+			return true
+		}},
+		{"two members cut off from each other", 1, func(m *member) bool {
+			other := m.w.members[m.w.rng.IntN(len(m.w.members))].name
+			there, back := m.w.net.cut(m.name, other), m.w.net.cut(other, m.name)
+			m.w.undoLater(m.name+" and "+other+" do not see each other", faultTime, func() { there(); back() })
+			return true
+		}},
+		{"member cut off", 1, func(m *member) bool {
+			m.w.undoLater(m.name+" is cut off", faultTime, m.w.cutOff(m))
+			return true
+		}},
+		{"slow disk", 1, func(m *member) bool {
+			m.slow = m.w.between(50*time.Millisecond, 900*time.Millisecond)
+			m.w.undoLater("the disk of "+m.name+" is slow", faultTime, func() { m.slow = 0 })
+			return true
+		}},
+		{"failing sync", 1, func(m *member) bool { return m.badDisk("syncs of "+m.name+" fail", 0.5) }},
+		{"full disk", 1, func(m *member) bool { return m.badDisk("the disk of "+m.name+" is full", 0) }},
+		{"stall", 1, (*member).stall},
+		{"old copy of a directory", 1, (*member).becomeOld},
+	}
+}
+
+// step is how far a clock goes wrong: by seconds or by up to the most given, in either direction.
+func (w *world) step(most time.Duration) time.Duration {
+	d := w.about(10 * time.Second)
 	if w.chance(0.5) {
-		m.slow = w.between(20*time.Millisecond, 600*time.Millisecond) // more waits, so more is in one commit
+		d = w.between(0, most)
 	}
-	life := m.life
-	w.undoLater(fmt.Sprintf("%s crashes at its commit %d from now", m.name, m.crashIn), faultTime, func() {
+	if w.chance(0.5) {
+		d = -d
+	}
+	return d
+}
+
+// crashInside has a member crash at one of its next writes or applies, and come back.
+func (m *member) crashInside() bool {
+	if !m.up || m.crashIn > 0 {
+		return false
+	}
+	m.crashIn = 1 + m.w.rng.IntN(40)
+	if m.w.chance(0.5) {
+		m.slow = m.w.between(20*time.Millisecond, 600*time.Millisecond) // more waits, so more is in one commit
+	}
+	m.w.undoLater(fmt.Sprintf("%s crashes at its write %d from now", m.name, m.crashIn), faultTime, func() {
 		m.slow, m.crashIn = 0, 0
-		if m.life == life {
-			m.restart()
-		}
+		m.restart()
 	})
+	return true
+}
+
+// badDisk has writes of a member fail; written is the probability that what failed is on the disk all the same. A member whose
+// write fails ends, and its supervisor starts it again.
+func (m *member) badDisk(what string, written float64) bool {
+	if m.broken {
+		return false
+	}
+	m.broken, m.written = true, written
+	m.w.undoLater(what, faultTime, func() {
+		m.broken = false
+		m.restart()
+	})
+	return true
 }
 
 func (w *world) cutOff(m *member) (mend func()) {
@@ -131,26 +235,21 @@ func (w *world) cutOff(m *member) (mend func()) {
 }
 
 // stall stops a member's process for a while: no ticks, and what arrives waits.
-func (w *world) stall(m *member) {
+func (m *member) stall() bool {
 	if !m.up || m.stalled {
-		return
+		return false
 	}
 	m.stalled = true
 	life := m.life
-	w.undoLater(m.name+" stalls", 3*time.Second, func() {
+	m.w.undoLater(m.name+" stalls", 3*time.Second, func() {
 		if m.life != life || !m.up {
 			return
 		}
-		m.stalled = false
-		held := m.held
-		m.held = nil
-		for _, do := range held {
-			do()
-		}
-		if m.up {
+		if m.resume(); m.up {
 			m.step(0)
 		}
 	})
+	return true
 }
 
 // endFaults undoes every fault and starts what is down.
@@ -161,7 +260,9 @@ func (w *world) endFaults() {
 	}
 	for _, m := range w.members {
 		m.crashIn = 0
-		m.restart()
+		if !w.fragile {
+			m.restart()
+		}
 	}
 	w.logf("quiet from here on")
 }

@@ -119,6 +119,7 @@ func (f *fleet) declare(i int) {
 	for _, d := range f.devices {
 		d.runtime.Publish(digest(f.template), nil)
 	}
+	f.w.others["templates declared"]++
 	f.w.logf("%s is declared to run template %d", workloadName(i), f.template)
 }
 

@@ -34,8 +34,12 @@ type member struct {
 	writing, applying bool
 	slow              time.Duration // added to each commit
 
-	crashIn int     // commits of the store until a crash in the middle of an apply; 0: none is planned
-	image   []byte  // the store's file as that crash leaves it
+	crashIn int     // writes and applies until a crash in the middle of one; 0: none is planned
+	watched bool    // the image is to be taken at the next commit of the store
+	image   []byte  // the store's file as a crash in the middle of a checkpoint leaves it
+	broken  bool    // writes fail
+	written float64 // probability that what failed is on the disk all the same
+	copies  []dirCopy
 	gateway *gate   // nil without devices
 	office  *office // nil while it does not lead
 }
@@ -129,7 +133,7 @@ func (m *member) statePath() string { return filepath.Join(m.dir, "state") }
 
 func (m *member) start() error {
 	var err error
-	if m.store, err = mvcc.Open(m.statePath(), mvcc.Options{Inline: true, CheckpointBytes: 16 << 10, Committed: m.committed}); err != nil {
+	if m.store, err = mvcc.Open(m.statePath(), mvcc.Options{Inline: true, CheckpointBytes: 1 << 30, Committed: m.committed}); err != nil {
 		return fmt.Errorf("start %s: %w", m.name, err)
 	}
 	cfg := m.config()
@@ -140,61 +144,11 @@ func (m *member) start() error {
 	m.life++
 	m.up, m.writing, m.applying, m.calls = true, false, false, map[uint64]func(consensus.Answer){}
 	m.w.logf("%s starts at entry %d", m.name, m.store.Applied())
+	m.nextCheckpoint()
 	if m.w.fleet != nil {
 		return m.w.fleet.openGate(m)
 	}
 	return nil
-}
-
-func (m *member) close() error {
-	if !m.up {
-		return nil
-	}
-	m.up = false
-	m.endTasks()
-	return errors.Join(m.node.Close(), m.store.Close())
-}
-
-// committed runs inside an apply.
-func (m *member) committed() {
-	if m.crashIn == 0 {
-		return
-	}
-	if m.crashIn--; m.crashIn == 0 {
-		var err error
-		if m.image, err = os.ReadFile(m.statePath()); err != nil {
-			m.w.fail(history.NoErrors, "image of %s: %v", m.name, err)
-		}
-	}
-}
-
-// crash ends a member. What was not committed is lost; with an image, what was committed after it too.
-func (m *member) crash() {
-	if !m.up {
-		return
-	}
-	m.w.crashes++
-	m.w.logf("%s crashes at entry %d", m.name, m.store.Applied())
-	if err := m.close(); err != nil {
-		m.w.fail(history.NoErrors, "close %s: %v", m.name, err)
-	}
-	if m.image != nil {
-		if err := os.WriteFile(m.statePath(), m.image, 0o600); err != nil {
-			m.w.fail(history.NoErrors, "image of %s: %v", m.name, err)
-		}
-	}
-	m.image, m.crashIn = nil, 0
-	m.gateway, m.office = nil, nil
-}
-
-// restart starts a member that is down.
-func (m *member) restart() {
-	if m.up {
-		return
-	}
-	if err := m.start(); err != nil {
-		m.w.fail(history.NoErrors, "%v", err)
-	}
 }
 
 func (w *world) tick(m *member) {
@@ -232,56 +186,6 @@ func (m *member) step(ticks int) {
 	m.attend()
 }
 
-// write makes durable what waits for the log, one commit at a time. A crash before its end loses it; now and then it is durable
-// and nobody heard.
-func (m *member) write() {
-	if m.writing {
-		return
-	}
-	work, ok := m.node.TakeLog()
-	if !ok {
-		return
-	}
-	m.writing = true
-	m.later(diskTime+m.w.about(diskTime)+m.slow, func() {
-		m.writing = false
-		dies := m.crashIn > 0 && m.w.chance(0.2)
-		between := func() bool { return !dies || m.w.chance(0.5) }
-		if err := m.node.Write(work, between); err != nil {
-			m.w.fail(history.NoErrors, "log of %s: %v", m.name, err)
-			return
-		}
-		if dies {
-			m.crash()
-			return
-		}
-		m.step(0)
-	})
-}
-
-func (m *member) apply() {
-	if m.applying {
-		return
-	}
-	work, ok := m.node.TakeApply()
-	if !ok {
-		return
-	}
-	m.applying = true
-	m.later(diskTime+m.w.about(diskTime)+m.slow, func() {
-		m.applying = false
-		if err := m.node.Apply(work); err != nil {
-			m.w.fail(history.NoErrors, "state of %s: %v", m.name, err)
-			return
-		}
-		if m.image != nil {
-			m.crash()
-			return
-		}
-		m.step(0)
-	})
-}
-
 // sendSnapshot carries a copy in one piece; it arrives late, or not at all.
 func (m *member) sendSnapshot(o consensus.SnapshotOrder) {
 	ended := func(err error) {
@@ -308,6 +212,7 @@ func (m *member) sendSnapshot(o consensus.SnapshotOrder) {
 			return
 		}
 		m.w.trace.note(m.w.now, o.To.Name, data)
+		m.w.others["members given the state"]++
 		ended(peer.node.ReceiveSnapshot(m.name, header, bytes.NewReader(data)))
 		peer.step(0)
 	})

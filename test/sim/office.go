@@ -56,6 +56,7 @@ func (m *member) serve(ctx context.Context, o *office) {
 		return
 	}
 	o.cancel = cancel
+	m.w.others["terms of office"]++
 	m.w.logf("%s holds the office of term %d", m.name, o.term)
 	for ctx.Err() == nil {
 		if err := m.control(ctx, o.term); err != nil && ctx.Err() == nil {

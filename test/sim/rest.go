@@ -8,34 +8,6 @@ import (
 	"github.com/drover-fleet/drover/test/history"
 )
 
-// fault makes something go wrong on some device.
-func (f *fleet) fault() {
-	d := f.devices[f.w.rng.IntN(len(f.devices))]
-	d.faults++
-	switch f.w.rng.IntN(7) {
-	case 0:
-		d.powerCut()
-	case 1:
-		d.killAgent()
-	case 2:
-		d.runtime.Down()
-		d.step(runtimeChanged())
-		f.w.undoLater("the runtime of "+d.name+" is down", faultTime, func() {
-			d.faults++
-			d.runtime.Up()
-			d.step(runtimeChanged())
-		})
-	case 3, 4:
-		d.cutOff()
-	case 5:
-		d.runtime.KillByHand("main")
-		d.step(runtimeChanged())
-	case 6:
-		d.runtime.RemoveByHand("main")
-		d.step(runtimeChanged())
-	}
-}
-
 // judgeRest compares what is declared, what the hub ordered, and what runs.
 func (f *fleet) judgeRest() {
 	counted := f.orders.counted()

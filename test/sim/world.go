@@ -37,6 +37,8 @@ type Report struct {
 	Operations int
 	Writes     int // changes in the ledger
 	Crashes    int
+	Faults     map[string]int // by kind
+	Others     map[string]int // what else happened, by kind
 	Violations []history.Violation
 }
 
@@ -60,8 +62,11 @@ type world struct {
 	fleet   *fleet // nil without devices
 	current *task  // the one that runs now, nil outside of tasks
 	touched []*host
-	applied uint64 // highest entry that any member has applied
-	quiet   bool   // no more faults
+	applied uint64         // highest entry that any member has applied
+	quiet   bool           // no more faults
+	fragile bool           // an old copy of a member's directory is about
+	faults  map[string]int // that happened, by kind
+	others  map[string]int // what else happened, by kind
 	undo    []func()
 	crashes int
 
@@ -100,7 +105,7 @@ func Run(cfg Config) (Report, error) {
 	cfg.Dir = dir
 	defer seedProcess(cfg.Seed)()
 
-	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1)), ledger: history.NewLedger()}
+	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1)), ledger: history.NewLedger(), faults: map[string]int{}, others: map[string]int{}}
 	w.settle = w.pumpTouched
 	w.net = newNetwork(w)
 	err = w.live()
@@ -214,7 +219,7 @@ func (w *world) report() Report {
 	}
 	return Report{
 		Seed: w.cfg.Seed, Trace: w.trace.String(), Events: w.done, Simulated: w.now, Operations: len(ops), Writes: len(changes),
-		Crashes: w.crashes, Violations: out,
+		Crashes: w.crashes, Faults: w.faults, Others: w.others, Violations: out,
 	}
 }
 
@@ -256,4 +261,17 @@ func (t *trace) String() string { return fmt.Sprintf("%016x", t.sum) }
 // Replay is the command that runs a seed again and prints what happens.
 func Replay(cfg Config) string {
 	return fmt.Sprintf("go run ./test/sim/run -seeds 1 -first %d -faults %v -devices %d -log", cfg.Seed, cfg.Faults, cfg.Devices)
+}
+
+// Judged are the guarantees that a run is judged by.
+func Judged(cfg Config) []string {
+	hub := []string{
+		history.Linearizable, history.EqualMembers, history.Monotonic, history.AtomicSets, history.OneOffice,
+		history.WatchOrdered, history.WatchUnique, history.WatchReliable, history.WatchAtomic, history.WatchResumable,
+		history.WatchBookmark, history.WatchPrevKV, history.NoErrors,
+	}
+	if cfg.Devices == 0 {
+		return hub
+	}
+	return append(hub, history.NeverStops, history.NeverBack, history.OneCopy, history.Converges, history.Reboots)
 }

@@ -89,29 +89,16 @@ func work(o options) error {
 	return nil
 }
 
-// total is what all seeds came to.
-type total struct {
-	mu        sync.Mutex
-	seeds     int
-	bad       int
-	simulated time.Duration
-	ops       int
-	writes    int
-	crashes   int
-	errs      []error
-}
-
 func judge(ctx context.Context, o options) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	begin := time.Now()
-	var t total
+	t := total{o: o, begin: time.Now(), faults: map[string]int{}, others: map[string]int{}, breaches: map[string]int{}}
 	var wg sync.WaitGroup
 	for i := range o.procs {
 		wg.Go(func() {
-			if err := t.child(ctx, self, i, o); err != nil {
+			if err := t.child(ctx, self, i); err != nil {
 				t.mu.Lock()
 				defer t.mu.Unlock()
 				t.errs = append(t.errs, err)
@@ -119,15 +106,16 @@ func judge(ctx context.Context, o options) error {
 		})
 	}
 	wg.Wait()
-	fmt.Printf("%d seeds from %d, %d of them with a breach: %v simulated in %v, %d operations, %d changes, %d crashes of members\n",
-		t.seeds, o.first, t.bad, t.simulated.Round(time.Second), time.Since(begin).Round(100*time.Millisecond), t.ops, t.writes, t.crashes)
+	t.print()
 	if t.bad > 0 {
 		t.errs = append(t.errs, fmt.Errorf("%d seeds show a breach", t.bad))
 	}
 	return errors.Join(t.errs...)
 }
 
-func (t *total) child(ctx context.Context, self string, n int, o options) error {
+// child runs its share of the seeds in a process of its own, and takes its reports.
+func (t *total) child(ctx context.Context, self string, n int) error {
+	o := t.o
 	cmd := exec.CommandContext(ctx, self, "-worker", fmt.Sprint(n), "-seeds", fmt.Sprint(o.seeds), "-first", fmt.Sprint(o.first),
 		"-faults", o.faults.String(), "-devices", fmt.Sprint(o.devices), "-procs", fmt.Sprint(o.procs),
 		fmt.Sprintf("-twice=%t", o.twice), fmt.Sprintf("-log=%t", o.log))
@@ -140,10 +128,14 @@ func (t *total) child(ctx context.Context, self string, n int, o options) error 
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	return errors.Join(t.read(out, o), cmd.Wait())
+	err = errors.Join(t.read(out), cmd.Wait())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return err
 }
 
-func (t *total) read(in io.Reader, o options) error {
+func (t *total) read(in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -151,23 +143,7 @@ func (t *total) read(in io.Reader, o options) error {
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			return fmt.Errorf("read a report: %w", err)
 		}
-		t.add(r, o)
+		t.add(r)
 	}
 	return lines.Err()
-}
-
-func (t *total) add(r sim.Report, o options) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.seeds++
-	t.simulated += r.Simulated
-	t.ops, t.writes, t.crashes = t.ops+r.Operations, t.writes+r.Writes, t.crashes+r.Crashes
-	if len(r.Violations) == 0 {
-		return
-	}
-	t.bad++
-	for _, v := range r.Violations {
-		fmt.Printf("seed %d: %s\n", r.Seed, v)
-	}
-	fmt.Printf("seed %d: replay with: %s\n", r.Seed, sim.Replay(sim.Config{Seed: r.Seed, Faults: o.faults, Devices: o.devices}))
 }

@@ -90,6 +90,9 @@ func turnOver(ctx context.Context, dir string, id Identity, s *mvcc.Store, seale
 	if err != nil {
 		return t, fmt.Errorf("begin epoch %d: %w", t.NextEpoch, err)
 	}
+	if err := s.Checkpoint(); err != nil { // the log begins after it: nothing else holds what was applied
+		return t, err
+	}
 	return t, consensus.BootstrapAt(consensus.Config{Dir: dir, Self: id.member()}, t.Index, term)
 }
 

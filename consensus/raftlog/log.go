@@ -21,7 +21,7 @@ var ErrLocked = errors.New("file is locked by another process")
 const lockTimeout = 3 * time.Second
 
 // tailBytes bounds the newest entries kept in memory for reads, in bytes of their encoding.
-const tailBytes = 8 << 20
+const tailBytes = 2 << 20
 
 // Log is an open raft.db. Append, Install* and Reset are for one goroutine at a time; reads may run beside them.
 type Log struct {

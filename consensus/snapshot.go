@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -110,7 +111,11 @@ func (t *transfer) run(ctx context.Context) (err error) {
 		if first, _ := t.n.log.FirstIndex(); first > t.copy.index+1 {
 			return fmt.Errorf("the log begins at %d by now, after the copy's %d: %w", first, t.copy.index, err)
 		}
-		t.n.cfg.Logger.Info("snapshot to member broke off, and goes on", "member", t.order.to.Name, "moved", t.moved,
+		level := slog.LevelDebug // of attempts to connect again
+		if failures == 0 {
+			level = slog.LevelInfo
+		}
+		t.n.cfg.Logger.Log(ctx, level, "snapshot to member broke off, and goes on", "member", t.order.to.Name, "moved", t.moved,
 			"size", t.copy.offer.Size, "err", err)
 		if err := pause(ctx, rand.N(min(50*time.Millisecond<<failures, 2*time.Second))); err != nil {
 			return err

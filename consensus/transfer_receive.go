@@ -121,10 +121,12 @@ type window struct {
 	sent map[int]time.Time // wanted and not arrived
 }
 
-// Chunks should be on their way for no less and no more than this.
+// Chunks should be on their way for no less than soon and no more than late. Two keep a link busy; on one where they take very
+// long, one at a time does.
 const (
-	soonChunk = 50 * time.Millisecond
-	lateChunk = 200 * time.Millisecond
+	soonChunk     = 50 * time.Millisecond
+	lateChunk     = 200 * time.Millisecond
+	veryLateChunk = time.Second
 )
 
 func (w *window) want(s *stream, number int) error {
@@ -138,8 +140,10 @@ func (w *window) arrived(number int) {
 	switch took := time.Since(w.sent[number]); {
 	case took < soonChunk:
 		w.size = min(w.size+1, maxWants)
+	case took > veryLateChunk:
+		w.size = 1
 	case took > lateChunk:
-		w.size = max(w.size-1, 1)
+		w.size = max(w.size-1, 2)
 	}
 	delete(w.sent, number)
 }

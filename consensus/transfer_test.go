@@ -53,7 +53,7 @@ func (w wire) Write(b []byte) (int, error) {
 }
 
 // carry runs one connection of a transfer and returns what both sides say of it and how many bytes of chunks were sent.
-func carry(t *testing.T, c *heldCopy, p *partCopy, through func([]byte) bool) (sender, receiver error, at sent) {
+func carry(t *testing.T, c *heldCopy, p *partCopy, through func([]byte) bool) (at sent, sender, receiver error) {
 	t.Helper()
 	near, far := net.Pipe()
 	done := make(chan error, 1)
@@ -75,7 +75,7 @@ func carry(t *testing.T, c *heldCopy, p *partCopy, through func([]byte) bool) (s
 		at.offset = one.offset
 		at.moved += one.moved
 	})
-	return sender, <-done, at
+	return at, sender, <-done
 }
 
 func part(t *testing.T, o offer) *partCopy {
@@ -102,7 +102,7 @@ func TestF37CopyOfAnySizeArrivesWhole(t *testing.T) {
 		data := someBytes(size)
 		c := held(t, data)
 		p := part(t, c.offer)
-		sender, receiver, at := carry(t, c, p, nil)
+		at, sender, receiver := carry(t, c, p, nil)
 		if sender != nil || receiver != nil || !bytes.Equal(contents(t, p), data) || at.moved != int64(size) {
 			t.Errorf("%d bytes: sender %v, receiver %v, moved %d; want the same bytes there, once", size, sender, receiver, at.moved)
 		}
@@ -125,7 +125,7 @@ func TestF37BrokenTransferGoesOnWhereItEnded(t *testing.T) {
 	total := int64(0)
 	for round, upTo := range []int{10, 20, chunks} {
 		before := p.offset()
-		sender, receiver, at := carry(t, c, p, func(b []byte) bool {
+		at, sender, receiver := carry(t, c, p, func(b []byte) bool {
 			n, ok := isChunk(b)
 			return !ok || n < upTo
 		})
@@ -148,7 +148,7 @@ func TestF37DamagedChunkAloneIsFetchedAgain(t *testing.T) {
 	p := part(t, c.offer)
 	damaged := false
 	asked := map[int]int{}
-	sender, receiver, at := carry(t, c, p, func(b []byte) bool {
+	at, sender, receiver := carry(t, c, p, func(b []byte) bool {
 		n, ok := isChunk(b)
 		if ok {
 			asked[n]++
@@ -171,7 +171,7 @@ func TestF37ChunkThatIsAlwaysDamagedEndsTheTransfer(t *testing.T) {
 	c := held(t, someBytes(4*chunkBytes))
 	c.sums[2][0] ^= 1 // as if the sender's file had been damaged since
 	p := part(t, c.offer)
-	sender, receiver, at := carry(t, c, p, nil)
+	at, sender, receiver := carry(t, c, p, nil)
 	if !errors.Is(receiver, errDamaged) || !errors.Is(sender, errRefused) {
 		t.Errorf("receiver %v, sender %v; want %v and %v", receiver, sender, errDamaged, errRefused)
 	}
@@ -186,7 +186,7 @@ func TestF37CopyUnderAnothersNameIsRefused(t *testing.T) {
 	other.offer.ID, other.offer.Size = c.offer.ID, c.offer.Size
 	p := part(t, c.offer)
 	other.sums = other.sums[:2]
-	_, receiver, _ := carry(t, other, p, nil)
+	_, _, receiver := carry(t, other, p, nil)
 	if !errors.Is(receiver, errDamaged) {
 		t.Errorf("receiver: %v, want %v", receiver, errDamaged)
 	}
@@ -213,7 +213,7 @@ func TestF37ReceiverRefusesWhatItDidNotAskFor(t *testing.T) {
 			go func() { _, _ = io.Copy(io.Discard, near) }()
 			go func() { _, _ = near.Write(tc.send) }()
 			s := newStream(t.Context(), far, time.Minute)
-			defer s.Close()
+			defer func() { _ = s.Close() }()
 			if err := p.fill(s); !errors.Is(err, errProtocol) {
 				t.Errorf("err = %v, want %v", err, errProtocol)
 			}

@@ -35,6 +35,7 @@ type Options struct {
 	Addr      func(name string) string
 	Logger    *slog.Logger  // default: the test's log, from warnings on
 	Tick      time.Duration // default 10 ms: elections take 0.1 to 0.2 s
+	Patience  time.Duration // default 20 s: the longest wait of a test
 }
 
 // Cluster is a set of members in one process.
@@ -66,6 +67,9 @@ func New(t testing.TB, opts Options) *Cluster {
 	}
 	if opts.Tick == 0 {
 		opts.Tick = 10 * time.Millisecond
+	}
+	if opts.Patience == 0 {
+		opts.Patience = patience
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelInfo}))

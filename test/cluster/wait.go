@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// patience bounds every wait: far above what anything takes on a busy machine.
+// patience bounds every wait unless a test has more of it: far above what anything takes on a busy machine.
 const patience = 20 * time.Second
 
 func (c *Cluster) timeout() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), patience)
+	return context.WithTimeout(context.Background(), c.opts.Patience)
 }
 
 // Until polls until the condition holds, and ends the test with what if it does not in time.
 func (c *Cluster) Until(what string, condition func() bool) {
 	c.t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(c.opts.Patience)
 	defer deadline.Stop()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
@@ -30,7 +30,7 @@ func (c *Cluster) Until(what string, condition func() bool) {
 					c.t.Logf("%s: %+v", name, m.Node.Status())
 				}
 			}
-			c.t.Fatalf("not in %v: %s", patience, what)
+			c.t.Fatalf("not in %v: %s", c.opts.Patience, what)
 		}
 	}
 }

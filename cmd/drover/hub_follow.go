@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -77,7 +78,8 @@ func epochID(s *remote.HubStatus) string {
 func followOne(c *cli.Context, hub *connection, name, word, epoch string) error {
 	ahead := false
 	_, err := change(c.Context, hub, api.Ref{Kind: api.KindDevice, Name: name}, "drover", func(d *api.Device) (bool, error) {
-		if ahead = api.ConditionIs(d.Status.Conditions, conditionAhead, api.True); !ahead || c.Bool("dry-run") {
+		decided := strings.HasSuffix(d.Metadata.Annotations[annotationFollow], " "+epoch) // and may be decided otherwise
+		if ahead = decided || api.ConditionIs(d.Status.Conditions, conditionAhead, api.True); !ahead || c.Bool("dry-run") {
 			return false, nil
 		}
 		if d.Metadata.Annotations == nil {

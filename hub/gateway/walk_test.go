@@ -248,7 +248,7 @@ func (k *walk) change() {
 	}
 }
 
-func TestADeviceNeverGoesBackAndAlwaysConvergesWhateverMembersHaveSeen(t *testing.T) {
+func TestF35ADeviceNeverGoesBackAndAlwaysConvergesWhateverMembersHaveSeen(t *testing.T) {
 	id := Identity{ClusterID: "c", Epoch: 1, EpochID: "e1"}
 	// Seed 21 has a member that forgets a deletion by its restart and then records.
 	for _, seed := range []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8, 21} {

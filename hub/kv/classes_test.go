@@ -38,12 +38,12 @@ func TestF41TheThreeWrongCursorsAreToldApartByTheMembersService(t *testing.T) {
 	if err := m.local.Compact(within(t), last); err != nil {
 		t.Fatal(err)
 	}
-	answers := map[string]bool{}
 	for _, tt := range []struct {
 		from store.Revision
 		want error
 	}{
-		{first, store.ErrCompacted}, {last + 2, store.ErrAhead}, {store.MakeRevision(last.Epoch()+1, 1), store.ErrOtherEpoch},
+		{first, store.ErrCompacted}, {last + 2, store.ErrAhead}, {1, store.ErrOtherEpoch},
+		{store.MakeRevision(last.Epoch()+1, 1), store.ErrAhead}, // which this member may yet come to
 		{last + 1, nil}, {0, nil},
 	} {
 		w, err := c.Watch(within(t), store.WatchRequest{Start: "k", From: tt.from}, false)
@@ -52,12 +52,7 @@ func TestF41TheThreeWrongCursorsAreToldApartByTheMembersService(t *testing.T) {
 		}
 		if err == nil {
 			w.Close()
-			continue
 		}
-		if answers[err.Error()] {
-			t.Errorf("watch from %d: %q is also the answer to another mistake", tt.from, err)
-		}
-		answers[err.Error()] = true
 	}
 	w, err := c.Watch(within(t), store.WatchRequest{Start: "k"}, false)
 	if err != nil {

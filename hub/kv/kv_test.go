@@ -227,7 +227,7 @@ func TestErrorsArriveAsIfTheStoreWereHere(t *testing.T) {
 	for _, tt := range []struct {
 		at   store.Revision
 		want error
-	}{{first, store.ErrCompacted}, {last + 10, store.ErrAhead}, {store.MakeRevision(9, 1), store.ErrOtherEpoch}} {
+	}{{first, store.ErrCompacted}, {last + 10, store.ErrAhead}, {store.MakeRevision(9, 1), store.ErrAhead}, {1, store.ErrOtherEpoch}} {
 		if _, err := c.Range(within(t), store.RangeRequest{Start: "k", Revision: tt.at}, true); !errors.Is(err, tt.want) {
 			t.Errorf("read at %d: got %v, want %v", tt.at, err, tt.want)
 		}

@@ -242,7 +242,7 @@ func (c *serverConn) rangeOf(ctx context.Context, body []byte) (*rangeReply, err
 		}
 		res, err := c.s.Backend.Range(ctx, next)
 		if err != nil {
-			return nil, err
+			return nil, c.s.orAhead(err, rq.Revision)
 		}
 		if out.Revision == 0 {
 			out.Count, out.Revision = res.Count, res.Revision
@@ -261,6 +261,15 @@ func (c *serverConn) rangeOf(ctx context.Context, body []byte) (*rangeReply, err
 		}
 		next.Start, next.Revision = res.KVs[len(res.KVs)-1].Key+"\x00", res.Revision
 	}
+}
+
+// orAhead tells a revision of an epoch that this member has not reached from one of an epoch that is over: after a start its state
+// is for a while that of its file, which may be of before the present epoch.
+func (s *Server) orAhead(err error, asked store.Revision) error {
+	if have := s.Backend.Revision(); errors.Is(err, store.ErrOtherEpoch) && asked.Epoch() > have.Epoch() {
+		return fmt.Errorf("%w: revision %d is of epoch %d, this member has reached epoch %d", store.ErrAhead, asked, asked.Epoch(), have.Epoch())
+	}
+	return err
 }
 
 func (c *serverConn) startWatch(ctx context.Context, f frame, group *sync.WaitGroup) {
@@ -311,7 +320,7 @@ func (c *serverConn) watch(ctx context.Context, id uint64, rq watchRequest) erro
 	w, err := c.s.Backend.Watch(ctx, store.WatchRequest{Start: rq.Start, End: string(rq.End), From: rq.From, Progress: rq.Progress})
 	c.s.observe(VerbWatch, began, err)
 	if err != nil {
-		return err
+		return c.s.orAhead(err, rq.From)
 	}
 	defer w.Close()
 	c.s.watches.Add(1)

@@ -34,8 +34,9 @@ func (c *actorClient) Watch(ctx context.Context, k *api.Kind, o client.WatchOpti
 	if w.after, err = parseRevision(o.ResourceVersion); err != nil {
 		return nil, err
 	}
-	if w.in, err = w.open(ctx); errors.Is(err, store.ErrAhead) {
-		// Another member may have shown the caller what this one has not applied yet.
+	w.in, err = w.open(ctx)
+	if errors.Is(err, store.ErrAhead) || errors.Is(err, store.ErrOtherEpoch) && w.after.Epoch() >= c.r.b.Revision().Epoch() {
+		// Another member may have shown the caller what this one has not applied yet, a new epoch included.
 		if err := c.r.b.Barrier(ctx); err != nil {
 			return nil, storeFault(err)
 		}

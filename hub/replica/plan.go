@@ -87,15 +87,19 @@ func (p *past) before(now time.Time, keep time.Duration) store.Revision {
 }
 
 // planCompaction is the next revision to compact to; zero: none. Both bounds keep, unless the store is pressed for room: then little
-// is kept, whatever its age. A set is not split: the store rounds down.
-func planCompaction(newest, compacted, old store.Revision, keep uint64, pressed bool) store.Revision {
-	if pressed {
+// is kept, whatever its age. Where that little alone keeps writes from being accepted, it goes too: the last deletions free nothing
+// as long as what they deleted can be read. A set is not split: the store rounds down.
+func planCompaction(newest, compacted, old store.Revision, keep uint64, u store.Usage) store.Revision {
+	if pressed(u) {
 		keep, old = min(keep, pressedRevisions), newest
 	}
-	if newest.Counter() <= keep {
-		return 0
+	target := store.Revision(0)
+	if newest.Counter() > keep {
+		target = min(store.MakeRevision(newest.Epoch(), newest.Counter()-keep), old)
 	}
-	target := min(store.MakeRevision(newest.Epoch(), newest.Counter()-keep), old)
+	if target <= compacted && (u.DataFull || u.EventsFull) {
+		target = newest
+	}
 	if target <= compacted {
 		return 0
 	}

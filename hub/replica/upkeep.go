@@ -139,7 +139,7 @@ func (u *Upkeep) warn(usage store.Usage) {
 
 func (u *Upkeep) compact(ctx context.Context, term uint64, now time.Time) error {
 	for ctx.Err() == nil {
-		to := planCompaction(u.r.Revision(), u.r.Compacted(), u.past.before(now, u.growth.KeepFor), u.growth.KeepRevisions, pressed(u.r.Usage()))
+		to := planCompaction(u.r.Revision(), u.r.Compacted(), u.past.before(now, u.growth.KeepFor), u.growth.KeepRevisions, u.r.Usage())
 		if to == 0 {
 			return nil
 		}

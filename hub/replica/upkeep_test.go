@@ -13,8 +13,8 @@ import (
 	"github.com/drover-fleet/drover/store"
 )
 
-// TestUpkeepBringsTheStoreWithinItsBounds runs the leader's and the member's part over a log that loses, repeats and reorders.
-func TestUpkeepBringsTheStoreWithinItsBounds(t *testing.T) {
+// TestF31UpkeepBringsTheStoreWithinItsBoundsAndTheFileInItsTurn runs the leader's and the member's part over a log that loses, repeats and reorders.
+func TestF31UpkeepBringsTheStoreWithinItsBoundsAndTheFileInItsTurn(t *testing.T) {
 	r, _ := open(t, 4)
 	ctx := withTimeout(t, 60*time.Second)
 	for i := range 300 {

@@ -155,7 +155,7 @@ func TestCatchUpGoesOverToLiveWithoutGapOrRepeat(t *testing.T) {
 	readers.Wait()
 }
 
-func TestASlowWatcherEndsAndCanResume(t *testing.T) {
+func TestF42ASlowWatcherEndsAndCanResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, Options{MaxEvents: 3})
 		w, out := f.live(store.WatchRequest{Start: "k"})
@@ -178,7 +178,7 @@ func TestASlowWatcherEndsAndCanResume(t *testing.T) {
 	})
 }
 
-func TestABufferCountsBytes(t *testing.T) {
+func TestF42ABufferCountsBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, Options{MaxBytes: 100})
 		_, out := f.live(store.WatchRequest{Start: "k"})
@@ -247,7 +247,7 @@ func TestEachWatcherSeesItsKeysOnly(t *testing.T) {
 	})
 }
 
-func TestAWriteLooksOnlyAtWatchersOfItsKey(t *testing.T) {
+func TestF42AWriteLooksOnlyAtWatchersOfItsKey(t *testing.T) {
 	x := newLiveIndex()
 	var all []*Watcher
 	for n := range 1000 {

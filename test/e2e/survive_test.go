@@ -303,7 +303,7 @@ func TestFirstWriteAfterLeadersDeathComesWithinThreeSeconds(t *testing.T) {
 }
 
 // A member brought back from an old copy of its directory loses no acknowledged write and makes no device go back (F35).
-func TestMemberFromAnOldCopyLosesNothing(t *testing.T) {
+func TestF35MemberFromAnOldCopyLosesNothing(t *testing.T) {
 	f := shared
 	f.rollOut(t, "old", f.workload("old", "1.0", "v1"))
 	defer f.remove(t, "old")

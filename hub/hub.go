@@ -46,6 +46,7 @@ type Config struct {
 	PlainRegistries       []string        // registries that are asked over HTTP; loopback always is
 	DrainTimeout          time.Duration   // for requests under way at the end; default 3 s
 	Growth                replica.Growth  // how much the store keeps and takes; every member is set up alike
+	CopyRate              int64           // bytes a second of copies of the state sent to other members; default that of consensus, 64 MiB
 	Progress              time.Duration   // how old an idle watch's bookmark may be; default 30 s, well within what compaction keeps
 }
 
@@ -143,7 +144,7 @@ func (h *Hub) openState() (err error) {
 	}
 	h.machine = &machine{Machine: replica.Machine{Store: h.store}}
 	h.node, err = consensus.Open(consensus.Config{
-		Dir: h.cfg.Dir, Self: h.id.member(), Applied: h.store.Applied(), Machine: h.machine,
+		Dir: h.cfg.Dir, Self: h.id.member(), Applied: h.store.Applied(), Machine: h.machine, StateFile: h.dir.path(fileState), SnapshotRate: h.cfg.CopyRate,
 		Transport: transport, Logger: h.log, Observer: h.metrics.Observer(),
 	})
 	return err

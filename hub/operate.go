@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/url"
 	"strconv"
@@ -55,7 +56,11 @@ func (h *Hub) removeMember(ctx context.Context, q url.Values) (any, error) {
 		}
 	}
 	h.log.Warn("an operator removes a member", "removed", m.Name)
-	if err := h.node.RemoveMember(ctx, m.ID); err != nil {
+	err = h.node.RemoveMember(ctx, m.ID)
+	if errors.Is(err, consensus.ErrRemoved) && m.Name == h.id.Name {
+		return nil, nil // it is out, and learned it before the answer to its own question
+	}
+	if err != nil {
 		return nil, replicaFault(err)
 	}
 	return nil, nil

@@ -22,14 +22,14 @@ import (
 // group of one member with an identity of its own.
 
 // An epoch's number is also a coarse time, so that two restores of one backup, neither of which knows of the other, get different
-// numbers, and the later one the higher. It counts ten minutes since the start of 2025. A clock that is behind costs only that; one that is
-// ahead is not followed past epochLast, which leaves room for as many restores as anybody makes and keeps revisions below 2^63.
+// numbers, and the later one the higher. It counts steps of two minutes since the start of 2026. A clock that is behind costs only that;
+// one that is ahead is not followed past epochLast, which leaves room for a million restores and keeps revisions below 2^63.
 const (
-	epochUnit = 10 * time.Minute
-	epochLast = 1 << 22
+	epochUnit = 2 * time.Minute
+	epochLast = 1<<23 - 1<<20
 )
 
-func epochZero() time.Time { return time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC) }
+func epochZero() time.Time { return time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC) }
 
 // nextEpoch is above the numbers given.
 func nextEpoch(now time.Time, above ...uint32) uint32 {

@@ -8,12 +8,14 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/client/remote"
 	"github.com/drover-fleet/drover/consensus"
 	"github.com/drover-fleet/drover/hub/metrics"
@@ -81,6 +83,9 @@ func (h *Hub) status(ctx context.Context) (*remote.HubStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	s := h.node.Status()
+	if !slices.ContainsFunc(s.Members, func(m consensus.Member) bool { return m.ID == s.ID }) && len(s.Members) > 0 {
+		return nil, fault.Unavailable.Errorf("%s is no member of the hub any more: ask another", h.id.Name)
+	}
 	out := &remote.HubStatus{Asked: h.id.Name, Members: make([]remote.HubMember, len(s.Members))}
 	if id := h.cluster.Load(); id != nil {
 		out.ClusterID = *id

@@ -177,6 +177,9 @@ func sayRestore(dir string, r hub.Restore, dry bool) string {
 	say("  workloads made or changed since run on where they run: drover hub doctor lists devices that are ahead of this hub")
 	say("  join tokens used up or deleted since may be used again until they expire: drover delete jointoken NAME")
 	for _, m := range r.From.Members {
+		if m.Name == r.Member {
+			continue // it is this one
+		}
 		say("  member %s (%s) is not part of the new group; with its old directory it is refused", m.Name, m.Peer)
 	}
 	if dry {

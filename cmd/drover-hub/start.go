@@ -9,11 +9,15 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/hub"
 )
 
 // maxToken bounds a token file, in bytes.
 const maxToken = 4 << 10
+
+// leastRate is in bytes a second: slower, no member would ever catch up.
+const leastRate = 64 << 10
 
 func memberFlags() []cli.Flag {
 	return append([]cli.Flag{
@@ -26,6 +30,7 @@ func memberFlags() []cli.Flag {
 		&cli.StringFlag{Name: "listen-api", Usage: "`HOST:PORT` to listen on where that differs from --api"},
 		&cli.StringFlag{Name: "listen-peer", Usage: "`HOST:PORT` to listen on where that differs from --peer"},
 		&cli.DurationFlag{Name: "poll", Value: 5 * time.Minute, Usage: "`INTERVAL` in which devices call; presence is judged by it"},
+		&cli.StringFlag{Name: "copy-rate", Value: "64Mi", Usage: "`SIZE` a second of copies of the state that this member sends to others"},
 		&cli.StringSliceFlag{Name: "plain-registry", Usage: "`HOST[:PORT]` of an image registry that speaks HTTP; may be repeated"},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
 	)...)
@@ -62,6 +67,10 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	rate, err := api.ParseQuantity(c.String("copy-rate"))
+	if err != nil || rate.Bytes() < leastRate {
+		return usageError(fmt.Sprintf("--copy-rate %q: want a size of %dKi or more, as 512Ki or 64Mi", c.String("copy-rate"), leastRate>>10))
+	}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	if err := prepare(c, dir); err != nil {
 		return err
@@ -69,7 +78,7 @@ func run(c *cli.Context) error {
 	h, err := hub.Open(hub.Config{
 		Dir: dir, Version: version, Logger: logger,
 		ListenAPI: c.String("listen-api"), ListenPeer: c.String("listen-peer"),
-		PollHold: c.Duration("poll"), PlainRegistries: c.StringSlice("plain-registry"), Growth: growth,
+		PollHold: c.Duration("poll"), PlainRegistries: c.StringSlice("plain-registry"), Growth: growth, CopyRate: rate.Bytes(),
 	})
 	if err != nil {
 		return err

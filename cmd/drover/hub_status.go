@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -102,7 +103,7 @@ func statusCells(m *remote.HubMember, wide bool) []string {
 		add("%s", size(m.StateBytes))
 		add("%s", used(m.Data))
 		add("%s", m.Version)
-		add("%s", cmp.Or(strings.Join(m.Alarms, ", "), "-"))
+		add("%s", cmp.Or(strings.Join(alarms(m, wide), ", "), "-"))
 	}
 	if !wide {
 		return cells
@@ -123,6 +124,17 @@ func statusCells(m *remote.HubMember, wide bool) []string {
 	add("%s", dash(m.URL))
 	add("%s", dash(m.Peer))
 	return cells
+}
+
+// alarms are a few words each; wide, with the sentence that follows them.
+func alarms(m *remote.HubMember, wide bool) []string {
+	out := slices.Clone(m.Alarms)
+	for i := range out {
+		if short, _, ok := strings.Cut(out[i], ": "); ok && !wide {
+			out[i] = short
+		}
+	}
+	return out
 }
 
 // took is a duration of microseconds, to three digits.

@@ -106,6 +106,8 @@ type Config struct {
 	SnapshotIdle time.Duration // 1 min: without progress, over all its connections, a transfer is given up
 	StreamIdle   time.Duration // 15 s: without a byte, a connection of a transfer is given up and opened again
 
+	withoutPreVote, withoutCheckQuorum bool // for tests, which show what each of them is for
+
 	freshID uint64 // random, the id to come back under if this is an old copy
 
 	KeepEntries     uint64 // 10000: entries kept behind the applied index for members that lag a little

@@ -131,7 +131,7 @@ func (c *core) activate() error {
 		Storage: coreStorage{c}, Applied: applied, AsyncStorageWrites: true,
 		MaxSizePerMsg: maxBatch, MaxCommittedSizePerReady: 4 << 20, MaxUncommittedEntriesSize: 64 << 20,
 		MaxInflightMsgs: 256, MaxInflightBytes: 16 << 20,
-		CheckQuorum: true, PreVote: true, StepDownOnRemoval: true, Logger: c.logger,
+		CheckQuorum: !c.cfg.withoutCheckQuorum, PreVote: !c.cfg.withoutPreVote, StepDownOnRemoval: true, Logger: c.logger,
 	})
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)

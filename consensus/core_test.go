@@ -28,6 +28,7 @@ type rig struct {
 	slow  map[uint64]bool  // disks that do not say that a write has ended
 	held  map[uint64]input // what they will say
 	mute  map[uint64]bool  // members whose control messages are lost
+	tune  func(*Config)
 }
 
 type disk struct {
@@ -39,10 +40,12 @@ func (d *disk) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	return d.meta.Hard, d.meta.Conf.State, nil
 }
 
-func newRig(t *testing.T, n int) *rig {
+func newRig(t *testing.T, n int) *rig { return newTunedRig(t, n, func(*Config) {}) }
+
+func newTunedRig(t *testing.T, n int, tune func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, cores: map[uint64]*core{}, disks: map[uint64]*disk{}, cut: map[[2]uint64]bool{},
-		lines: map[uint64][]string{}, done: map[uint64]completion{}, sent: map[string]int{}, slow: map[uint64]bool{}, held: map[uint64]input{}, mute: map[uint64]bool{}}
+		lines: map[uint64][]string{}, done: map[uint64]completion{}, sent: map[string]int{}, slow: map[uint64]bool{}, held: map[uint64]input{}, mute: map[uint64]bool{}, tune: tune}
 	var members []Member
 	state := &pb.ConfState{}
 	for id := uint64(1); id <= uint64(n); id++ {
@@ -71,6 +74,7 @@ func (r *rig) start(id uint64) {
 	d := r.disks[id]
 	cfg := Config{Dir: "-", Self: Member{Name: d.meta.Identity.Name, PeerAddr: d.meta.Identity.Name + ":1"}, freshID: 1000 + id,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}.withDefaults()
+	r.tune(&cfg)
 	c, err := newCore(cfg, d, d.meta, 77*id)
 	if err != nil {
 		r.t.Fatal(err)

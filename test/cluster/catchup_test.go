@@ -127,7 +127,7 @@ type writer struct {
 
 func (w writer) put(ctx context.Context, i int) error {
 	value := make([]byte, 1024)
-	rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)}).Read(value)
+	_, _ = rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)}).Read(value) // never fails
 	op := store.Op{Type: store.OpPut, Key: fmt.Sprintf("objects/%06d", i%w.keys), Value: value}
 	res, err := w.rep.Propose(ctx, &store.Command{Actor: "user:test", Ops: []store.Op{op}})
 	return errors.Join(err, res.Err)
@@ -282,7 +282,9 @@ func keepSmall(t *testing.T, rep *replica.Replica) (stop func()) {
 	go func() { done <- u.Lead(ctx, term) }()
 	return sync.OnceFunc(func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			t.Errorf("upkeep: %v", err)
+		}
 	})
 }
 

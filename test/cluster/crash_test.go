@@ -132,7 +132,7 @@ func small(cfg *consensus.Config) {
 	cfg.KeepEntries, cfg.CompactInterval = 20, 10
 }
 
-func TestMemberThatIsBehindTheLogIsGivenASnapshot(t *testing.T) {
+func TestF37MemberThatIsBehindTheLogIsGivenASnapshot(t *testing.T) {
 	t.Parallel()
 	c := Start(t, 3, Options{Tune: small})
 	leader := c.Leader()
@@ -152,7 +152,7 @@ func TestMemberThatIsBehindTheLogIsGivenASnapshot(t *testing.T) {
 }
 
 // A snapshot that breaks off is sent again when the link is back.
-func TestBrokenSnapshotIsSentAgain(t *testing.T) {
+func TestF37BrokenSnapshotIsSentAgain(t *testing.T) {
 	t.Parallel()
 	c := Start(t, 3, Options{Tune: small})
 	leader := c.Leader()

@@ -152,19 +152,3 @@ func TestAnyMemberAnswersItsOwnProposalsAfterApplyingThem(t *testing.T) {
 		}
 	}
 }
-
-// F36: a joiner that never comes does not keep others from joining, and can be taken out again.
-func TestDeadJoinerBlocksNobody(t *testing.T) {
-	t.Parallel()
-	c := Start(t, 1, Options{Tune: func(cfg *consensus.Config) { cfg.LearnerTicks = 100 }})
-	ctx, cancel := c.timeout()
-	defer cancel()
-	if _, err := c.Any().Node.AddMember(ctx, consensus.Member{Name: "ghost", PeerAddr: "nowhere:1"}); err != nil {
-		t.Fatal(err)
-	}
-	c.Join("h2")
-	c.Join("h3")
-	c.WaitVoters(3) // the ghost has been removed by then: it made no progress
-	writeMany(t, c, c.Leader(), "w", 3)
-	c.WaitEqual()
-}

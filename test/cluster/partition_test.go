@@ -12,7 +12,7 @@ import (
 )
 
 // F38: a leader that can send but not hear steps down, so that the others get one that can commit.
-func TestDeafLeaderStepsDown(t *testing.T) {
+func TestF38DeafLeaderStepsDown(t *testing.T) {
 	t.Parallel()
 	c := Start(t, 3, Options{})
 	old := c.Leader()
@@ -30,7 +30,7 @@ func TestDeafLeaderStepsDown(t *testing.T) {
 }
 
 // F38: a leader that can hear but not send is replaced, and follows when it can be heard again.
-func TestMuteLeaderIsReplaced(t *testing.T) {
+func TestF38MuteLeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	c := Start(t, 3, Options{})
 	old := c.Leader()
@@ -44,7 +44,7 @@ func TestMuteLeaderIsReplaced(t *testing.T) {
 }
 
 // F38: the term does not grow while a member is cut off, and its return disturbs nobody.
-func TestIsolatedMemberDoesNotRaiseTheTerm(t *testing.T) {
+func TestF38IsolatedMemberDoesNotRaiseTheTerm(t *testing.T) {
 	t.Parallel()
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprintf("deaf only %v", deaf), func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestIsolatedMemberDoesNotRaiseTheTerm(t *testing.T) {
 }
 
 // F38: a cut between two members while both see the third leaves a working group.
-func TestCutBetweenTwoOfThreeLeavesALeaderThatCommits(t *testing.T) {
+func TestF38CutBetweenTwoOfThreeLeavesALeaderThatCommits(t *testing.T) {
 	t.Parallel()
 	c := Start(t, 3, Options{})
 	leader := c.Leader()
@@ -91,7 +91,7 @@ func TestCutBetweenTwoOfThreeLeavesALeaderThatCommits(t *testing.T) {
 }
 
 // I1: a read through a partitioned old leader never returns without what was acknowledged elsewhere.
-func TestPartitionedOldLeaderAnswersNoReadFromThePast(t *testing.T) {
+func TestF38PartitionedOldLeaderAnswersNoReadFromThePast(t *testing.T) {
 	t.Parallel()
 	c := Start(t, 3, Options{})
 	old := c.Leader()

@@ -262,6 +262,9 @@ func (c *core) onMessage(m inMessage) error {
 		return nil
 	}
 	c.heard[msg.GetFrom()] = c.tick
+	if msg.GetType() == pb.MsgReadIndex && len(c.conf.State.GetVoters()) == 1 && c.isLead && !c.leads() {
+		return nil // see pumpReads; the asker asks again
+	}
 	_ = c.rn.Step(msg) // errors: a proposal that the proposer will repeat, or a response from a member that left
 	if msg.GetType() == pb.MsgSnap || msg.GetType() == pb.MsgApp {
 		return c.drain()

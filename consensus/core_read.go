@@ -30,9 +30,10 @@ type readWait struct {
 	ids   []uint64
 }
 
-// pumpReads sends a request for all that wait.
+// pumpReads sends a request for all that wait. A leader waits for an entry of its own term: before that it does not know what was
+// committed, and raft, which holds such requests back in a group of several voters, answers at once in a group of one.
 func (c *core) pumpReads() {
-	if c.rn == nil || c.lead == 0 || c.reads.out || len(c.reads.queue)+len(c.reads.asked) == 0 {
+	if c.rn == nil || c.lead == 0 || c.reads.out || len(c.reads.queue)+len(c.reads.asked) == 0 || c.isLead && !c.leads() {
 		return
 	}
 	r := &c.reads

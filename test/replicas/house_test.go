@@ -21,7 +21,7 @@ import (
 	"github.com/drover-fleet/drover/test/cluster"
 )
 
-// house is a whole hub in a process that is meant to be killed: three members on real files, joined by a network in memory. It
+// house is a whole hub in a process that is meant to be killed: one or three members on real files, joined by a network in memory. It
 // checkpoints and cuts its log all the time, so that a kill falls into everything.
 type house struct {
 	dir     string
@@ -41,13 +41,13 @@ type resident struct {
 const startPatience = 30 * time.Second
 
 // live opens the house, says what it holds, and works until it is killed. An error is what must not happen.
-func live(dir string, in io.Reader, out io.Writer) error {
-	h := &house{dir: dir, net: cluster.NewNetwork(), failed: make(chan error, 3)}
+func live(dir string, size int, in io.Reader, out io.Writer) error {
+	h := &house{dir: dir, net: cluster.NewNetwork(), failed: make(chan error, size)}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	starting, late := context.WithTimeout(ctx, startPatience)
 	defer late()
-	for i := range 3 {
+	for i := range size {
 		if err := h.moveIn(starting, fmt.Sprintf("h%d", i+1)); err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (h *house) prepare(ctx context.Context, r *resident) error {
 	return ctx.Err()
 }
 
-// settle waits until three members vote and hold the same, and looks at what each has in its file.
+// settle waits until all members vote and hold the same, and looks at what each has in its file.
 func (h *house) settle(ctx context.Context) error {
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
@@ -189,7 +189,7 @@ func (h *house) equal() bool {
 			}
 		}
 		at, hash := r.s.Hash()
-		if at != first || hash != sum || voters != 3 || status.Fenced != "" || status.Leader == 0 || status.Committed != at {
+		if at != first || hash != sum || voters != len(h.members) || status.Fenced != "" || status.Leader == 0 || status.Committed != at {
 			return false
 		}
 	}
@@ -234,7 +234,7 @@ func writerKey(i int) string { return fmt.Sprintf("w/%d", i) }
 
 // write counts up in a writer's key and says each number once it is acknowledged. Beside it it writes what is soon overwritten.
 func (h *house) write(ctx context.Context, i, n int, said *lines) error {
-	r := h.members[i%3]
+	r := h.members[i%len(h.members)]
 	res, err := r.rep.Range(ctx, store.RangeRequest{Start: writerKey(i)})
 	if err != nil {
 		return err
@@ -265,7 +265,7 @@ func (h *house) write(ctx context.Context, i, n int, said *lines) error {
 func (h *house) do(ctx context.Context, phase string, said *lines) error {
 	said.say("begin")
 	for n := 0; ; n++ {
-		r := h.members[n%3]
+		r := h.members[n%len(h.members)]
 		var err error
 		switch phase {
 		case "apply":

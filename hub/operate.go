@@ -19,7 +19,6 @@ const (
 	compactStep  = 5000                   // revisions of one compaction, so that no entry is held up for long
 	compactPause = 100 * time.Millisecond // between two
 	compactTime  = 15 * time.Second       // of one request; who asked asks again
-	minKeep      = 100                    // revisions that stay readable, for who lists and watches just now
 )
 
 // operations are what operators may ask of the hub itself.
@@ -106,8 +105,8 @@ func (h *Hub) transferLeader(ctx context.Context, q url.Values) (any, error) {
 // compactHistory forgets versions that were superseded before the newest "keep" revisions, as far as it comes in one request.
 func (h *Hub) compactHistory(ctx context.Context, q url.Values) (any, error) {
 	keep, err := strconv.ParseUint(q.Get("keep"), 10, 40)
-	if err != nil || keep < minKeep {
-		return nil, fault.BadRequest.Errorf("keep %.40q: want a number of revisions from %d up", q.Get("keep"), minKeep)
+	if err != nil {
+		return nil, fault.BadRequest.Errorf("keep %.40q: want a number of revisions", q.Get("keep"))
 	}
 	if err := h.replica.Barrier(ctx); err != nil {
 		return nil, err
@@ -146,5 +145,10 @@ func (h *Hub) defragMember(ctx context.Context, q url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, h.upkeep.Want(ctx, m.Name)
+	err = h.upkeep.Want(ctx, m.Name)
+	var full *store.QuotaError
+	if errors.As(err, &full) {
+		return nil, fault.Conflict.Errorf("%w; until then nobody can note whose turn it is. Compacting first may make room: drover hub compact --keep 0", full)
+	}
+	return nil, err
 }

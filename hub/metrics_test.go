@@ -150,6 +150,7 @@ func TestMetricsAreThoseOfTheDocument(t *testing.T) {
 		{1, "drover_kv_connections", nil},
 		{1, "drover_watch_watchers", []string{"kind", "key", "state", "live"}},
 		{1 << 30, "drover_store_quota_bytes", []string{"class", "contents", "mark", "max"}},
+		{1, "drover_consensus_snapshots_total", []string{"direction", "sent", "result", "done"}},
 		{0, "drover_alarm", []string{"alarm", "no_leader", "severity", "critical"}},
 	} {
 		if v := value(got, is.name, is.labels...); v != is.want {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -31,8 +32,13 @@ func profileFlags() []cli.Flag {
 	}}
 }
 
-// withProfiles runs the member, and serves profiles beside it where that was asked for.
-func withProfiles(c *cli.Context, dir string, h *hub.Hub) error {
+// runMember runs the member with what belongs to its process: the keeper of its heap and, where that was asked for, profiles.
+func runMember(c *cli.Context, dir string, h *hub.Hub) error {
+	ctx, cancel := context.WithCancel(c.Context)
+	var keeper sync.WaitGroup
+	keeper.Go(func() { keepHeap(ctx) })
+	defer keeper.Wait()
+	defer cancel()
 	if !c.Bool("profiles") {
 		return h.Run(c.Context)
 	}

@@ -83,7 +83,7 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return withProfiles(c, dir, h)
+	return runMember(c, dir, h)
 }
 
 // prepare founds or joins when that was asked for. Asking for it again after it succeeded is refused, so that nobody founds a

@@ -4,22 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/drover-fleet/drover/test/bench/report"
 	"github.com/drover-fleet/drover/test/bench/store/load"
 )
 
 const (
 	profileTime = 6 * time.Second // of each kind, one after the other
 	profileRoom = 2 * time.Second // for the load to begin, and between kinds
-	maxProfile  = 64 << 20
 )
 
 // profile runs 1,000 clients that put 256 B for as long as profiles of all our members take. No figure comes from this run: being
@@ -56,6 +52,10 @@ func (b *bench) profile(ctx context.Context, dir string) error {
 // profiles takes one kind of all members at once.
 func (s *side) profiles(ctx context.Context, dir, kind string, leader int) error {
 	errs := make([]error, members)
+	over := profileTime
+	if kind == "heap" {
+		over = 0 // it is of one moment
+	}
 	var wg sync.WaitGroup
 	for i := range members {
 		role := "follower"
@@ -64,52 +64,11 @@ func (s *side) profiles(ctx context.Context, dir, kind string, leader int) error
 		}
 		file := filepath.Join(dir, fmt.Sprintf("%s-%s.%s.pb.gz", filepath.Base(s.dirs[i]), role, kind))
 		wg.Go(func() {
-			if errs[i] = takeProfile(ctx, filepath.Join(s.dirs[i], "profile.sock"), kind, file); errs[i] == nil {
-				errs[i] = summarise(ctx, file)
-			}
+			errs[i] = report.Profile(ctx, s.dirs[i], kind, over, file)
 		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-func takeProfile(ctx context.Context, socket, kind, file string) error {
-	ctx, cancel := context.WithTimeout(ctx, profileTime+30*time.Second)
-	defer cancel()
-	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}
-	defer t.CloseIdleConnections()
-	url := "http://member/" + kind
-	if kind != "heap" { // which is of one moment
-		url += fmt.Sprintf("?seconds=%.0f", profileTime.Seconds())
-	}
-	rq, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := t.RoundTrip(rq)
-	if err != nil {
-		return fmt.Errorf("profile %s: %w", kind, err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxProfile))
-	if err != nil {
-		return fmt.Errorf("profile %s: %w", kind, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("profile %s: %s: %.300s", kind, resp.Status, b)
-	}
-	return os.WriteFile(file, b, 0o644)
-}
-
-// summarise writes the table of a profile beside it, for people.
-func summarise(ctx context.Context, file string) error {
-	out, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-cum", "-nodecount=80", file).Output()
-	if err != nil {
-		return fmt.Errorf("summarise %s: %w", file, err)
-	}
-	return os.WriteFile(file+".txt", out, 0o644)
 }
 
 func pause(ctx context.Context, d time.Duration) {

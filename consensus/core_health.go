@@ -52,10 +52,12 @@ type diskWatch struct {
 
 type handedOut struct {
 	gen, index, tick uint64 // index is of no meaning for the log
+	// long: replacing everything by a copy takes what it takes, and says nothing of the disk.
+	long bool
 }
 
 func (d *diskWatch) age(now uint64) uint64 {
-	if len(d.handed) == 0 {
+	if len(d.handed) == 0 || d.handed[0].long {
 		return 0
 	}
 	return now - d.handed[0].tick
@@ -69,7 +71,13 @@ func (d *diskWatch) done(now uint64) {
 		return
 	}
 	d.worst[0] = max(d.worst[0], d.age(now))
+	long := d.handed[0].long
 	d.handed = d.handed[1:]
+	for i := range d.handed {
+		if long { // what waited behind it begins now
+			d.handed[i].tick = now
+		}
+	}
 }
 
 // turn begins a new window when the present one is over.
@@ -98,7 +106,7 @@ func (c *core) noteApplied(ack applyAck) {
 // hand gives a step to the log and remembers when, if its end will be told.
 func (c *core) hand(w persistWork) {
 	if len(w.acks) > 0 || w.install != nil || w.reset != nil {
-		c.health.log.handed = append(c.health.log.handed, handedOut{gen: w.gen, tick: c.tick})
+		c.health.log.handed = append(c.health.log.handed, handedOut{gen: w.gen, tick: c.tick, long: w.install != nil})
 	}
 	c.out.persist = append(c.out.persist, w)
 }

@@ -144,3 +144,18 @@ func TestLagRemembersTheWorstForAWhileAndForgetsIt(t *testing.T) {
 		t.Errorf("lag at 301 = %d, want 0: it is long ago", got)
 	}
 }
+
+func TestReplacingEverythingByACopyIsNoSlowDisk(t *testing.T) {
+	d := diskWatch{handed: []handedOut{{tick: 0, long: true}, {tick: 1}}}
+	if got := d.lag(100); got != 0 {
+		t.Errorf("lag while a copy is installed = %d, want 0", got)
+	}
+	d.done(100)
+	if got := d.lag(103); got != 3 {
+		t.Errorf("lag of what waited behind it = %d, want 3 since it could begin", got)
+	}
+	d.done(103)
+	if got := d.lag(104); got != 3 {
+		t.Errorf("lag afterwards = %d, want 3", got)
+	}
+}

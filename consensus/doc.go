@@ -11,6 +11,9 @@
 //   - A member that was restarted from an old copy of its directory does not vote, campaign or acknowledge until it has
 //     been given the state again under a new id. This holds as long as one member that knows what the old one had
 //     acknowledged can be asked; records spread with the leader's traffic within a few ticks.
+//   - A member that the log no longer serves is given a copy of the state in checked chunks, which a cut connection does not
+//     begin anew; while it is on its way the log is kept, within bounds.
+//   - A leader whose disk is slow hands over to a member whose disk is not, once in an episode.
 //
 // Not promised: that a command proposed around a change of leader is applied once when the caller repeats it. Propose
 // returns [ErrAmbiguous] then, and the caller repeats with the same (writer, sequence), which the machine recognises.

@@ -5,6 +5,7 @@
 // member can be stopped, killed (its files are left as a process that lost its power would have left them to the next
 // one, save what the kernel had not written), started again, and its directory copied and put back.
 //
-// It promises order per direction, as a stream does, and loss only where a test asks for it. It knows nothing of
-// bandwidth and corruption: the tests of consensus/peer are about those.
+// It promises order per direction, as a stream does, and loss only where a test asks for it; what streams carry may be held
+// up or damaged by a test. It knows nothing of bandwidth: for that a [Proxy] stands before the port of a member on the real
+// transport.
 package cluster

@@ -17,7 +17,7 @@ const maxInbox = 64 << 20
 // Node is one member. Open makes it, Run drives it, everything else may be called from any goroutine at any time.
 type Node struct {
 	cfg      Config
-	log      *raftlog.Log
+	log      StoredLog
 	core     *core // of the loop's goroutine only, once Run runs
 	proposer uint64
 	observe  Observer

@@ -108,13 +108,15 @@ func Open(cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("open consensus: %w", err)
 	}
-	if cfg.Machine == nil || cfg.Transport == nil {
-		return nil, errors.New("open consensus: Machine and Transport are required")
-	}
 	log, err := raftlog.Open(filepath.Join(cfg.Dir, logFile))
 	if err != nil {
 		return nil, fmt.Errorf("open consensus: %w", err)
 	}
+	return openOn(cfg, log)
+}
+
+// openOn owns the log, and closes it when it fails.
+func openOn(cfg Config, log StoredLog) (*Node, error) {
 	n, err := open(cfg, log)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open consensus: %w", err), log.Close())
@@ -122,7 +124,10 @@ func Open(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-func open(cfg Config, log *raftlog.Log) (*Node, error) {
+func open(cfg Config, log StoredLog) (*Node, error) {
+	if cfg.Machine == nil || cfg.Transport == nil {
+		return nil, errors.New("a Machine and a Transport are required")
+	}
 	meta := log.Meta()
 	if meta.Identity.ID == 0 {
 		return nil, fmt.Errorf("%s: %w", log.Path(), ErrNoIdentity)
@@ -157,7 +162,7 @@ func open(cfg Config, log *raftlog.Log) (*Node, error) {
 	return newNode(cfg, log, meta)
 }
 
-func newNode(cfg Config, log *raftlog.Log, meta raftlog.Meta) (*Node, error) {
+func newNode(cfg Config, log StoredLog, meta raftlog.Meta) (*Node, error) {
 	proposer, err := randomID()
 	if err != nil {
 		return nil, err
@@ -183,7 +188,7 @@ func newNode(cfg Config, log *raftlog.Log, meta raftlog.Meta) (*Node, error) {
 }
 
 // finishInstall makes log and machine agree about a snapshot that was being installed when the process died.
-func finishInstall(log *raftlog.Log, applied uint64) error {
+func finishInstall(log StoredLog, applied uint64) error {
 	pending := log.Meta().Pending
 	switch {
 	case pending == nil:

@@ -41,13 +41,24 @@ type SnapshotOrder struct {
 }
 
 // OpenStepped opens the directory as Open does.
-func OpenStepped(cfg Config) (*Stepped, error) {
-	n, err := Open(cfg)
+func OpenStepped(cfg Config) (*Stepped, error) { return stepped(Open(cfg)) }
+
+// OpenSteppedOn is OpenStepped over a log of the caller's, which holds what Bootstrap or Join made in the directory and what was
+// appended since. Close closes it.
+func OpenSteppedOn(cfg Config, log StoredLog) (*Stepped, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("open consensus: %w", err)
+	}
+	return stepped(openOn(cfg, log))
+}
+
+func stepped(n *Node, err error) (*Stepped, error) {
 	if err != nil {
 		return nil, err
 	}
 	n.ran = true // it never does
-	return &Stepped{n: n, have: cfg.Applied}, nil
+	return &Stepped{n: n, have: n.cfg.Applied}, nil
 }
 
 // Close lets go of raft.db. What was not written is lost, as in a crash.

@@ -7,19 +7,37 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/drover-fleet/drover/consensus"
 	"github.com/drover-fleet/drover/test/history"
 )
 
 const (
-	checkpointEvery = 10 * time.Second // mean between two checkpoints of a member's store
+	checkpointEvery = 15 * time.Second // mean between two checkpoints of a member's store
 	superviseTime   = 2 * time.Second  // mean until a supervisor starts a member again that has ended
-	copyEvery       = 2 * time.Minute  // between two copies of a member's directory that somebody keeps
+	copyEvery       = 4 * time.Minute  // between two copies of a member's directory that somebody keeps
 	maxCopies       = 3
 	healTime        = time.Minute // by which an old copy takes part again
 )
 
-// The files of a member, which are committed apart: a crash leaves each of them at its own last commit.
-func (m *member) files() []string { return []string{m.statePath(), filepath.Join(m.dir, "raft.db")} }
+// A member's log and its store's file are committed apart: a crash leaves each of them at its own last commit.
+
+func (m *member) statePath() string { return filepath.Join(m.dir, "state") }
+
+func (m *member) logPath() string { return filepath.Join(m.dir, "raft.db") }
+
+// openNode opens the core over raft.db, or over a log in memory.
+func (m *member) openNode(cfg consensus.Config) (*consensus.Stepped, error) {
+	if m.w.onFiles {
+		return consensus.OpenStepped(cfg)
+	}
+	if m.log == nil {
+		var err error
+		if m.log, err = takeLog(m.logPath()); err != nil {
+			return nil, err
+		}
+	}
+	return consensus.OpenSteppedOn(cfg, m.log)
+}
 
 // dies counts what a planned crash waits for, and tells whether it comes at this one.
 func (m *member) dies() bool {
@@ -147,22 +165,28 @@ func (m *member) end(why string) {
 	m.w.after(m.w.about(superviseTime), m.restart)
 }
 
-// copies of a member's directory that somebody keeps.
-type dirCopy map[string][]byte
+// dirCopy is a copy of a member's directory that somebody keeps.
+type dirCopy struct {
+	state, raft []byte
+	log         *memoryLog // in place of raft
+}
 
 // keepCopy takes one, as a backup of a running machine would at its best: of one moment.
 func (m *member) keepCopy() {
 	if !m.up || m.node.Status().Fenced != "" || m.w.quiet {
 		return
 	}
-	c := dirCopy{}
-	for _, path := range m.files() {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			m.w.fail(history.NoErrors, "copy of %s: %v", m.name, err)
-			return
-		}
-		c[path] = data
+	var c dirCopy
+	var err, err2 error
+	c.state, err = os.ReadFile(m.statePath())
+	if m.log != nil {
+		c.log = m.log.clone()
+	} else {
+		c.raft, err2 = os.ReadFile(m.logPath())
+	}
+	if err = errors.Join(err, err2); err != nil {
+		m.w.fail(history.NoErrors, "copy of %s: %v", m.name, err)
+		return
 	}
 	if m.copies = append(m.copies, c); len(m.copies) > maxCopies {
 		m.copies = m.copies[1:]
@@ -177,11 +201,15 @@ func (m *member) becomeOld() bool {
 	}
 	c := m.copies[w.rng.IntN(len(m.copies))]
 	m.crash()
-	for path, data := range c {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			w.fail(history.NoErrors, "old copy of %s: %v", m.name, err)
-			return false
-		}
+	err := os.WriteFile(m.statePath(), c.state, 0o600)
+	if m.log != nil {
+		m.log = c.log
+	} else {
+		err = errors.Join(err, os.WriteFile(m.logPath(), c.raft, 0o600))
+	}
+	if err != nil {
+		w.fail(history.NoErrors, "old copy of %s: %v", m.name, err)
+		return false
 	}
 	w.fragile = true
 	w.logf("fault: %s comes back on an old copy of its directory", m.name)

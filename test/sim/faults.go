@@ -11,7 +11,7 @@ import (
 const (
 	faultEvery   = 8 * time.Second // mean between two faults; several may be on at once
 	faultTime    = 12 * time.Second
-	officeEvery  = 3 * time.Second
+	officeEvery  = 5 * time.Second
 	compactEvery = 20 * time.Second
 )
 

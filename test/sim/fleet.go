@@ -15,10 +15,10 @@ import (
 
 const (
 	clusterID    = "cluster"
-	declareEvery = 60 * time.Second // mean between two changes of what is declared
-	applyEvery   = 5 * time.Second  // between two looks of who declares
-	shareEvery   = 2 * time.Second  // between two words of members about contacts
-	workloads    = 2                // the first runs everywhere, of the others half as many copies as devices
+	declareEvery = 150 * time.Second // mean between two changes of what is declared
+	applyEvery   = 5 * time.Second   // between two looks of who declares
+	shareEvery   = 2 * time.Second   // between two words of members about contacts
+	workloads    = 2                 // the first runs everywhere, of the others half as many copies as devices
 )
 
 // fleet is the devices, and those who declare what they run.

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	tick     = 100 * time.Millisecond // twice the hub's: half the heartbeats, and elections of one to two seconds
+	tick     = 100 * time.Millisecond // twice the hub's: elections of one to two seconds
 	diskTime = time.Millisecond       // of one commit
 )
 
@@ -40,8 +40,9 @@ type member struct {
 	broken  bool    // writes fail
 	written float64 // probability that what failed is on the disk all the same
 	copies  []dirCopy
-	gateway *gate   // nil without devices
-	office  *office // nil while it does not lead
+	log     *memoryLog // nil where the member has raft.db
+	gateway *gate      // nil without devices
+	office  *office    // nil while it does not lead
 }
 
 func (w *world) member(name string) *member {
@@ -125,11 +126,9 @@ func (m *member) config() consensus.Config {
 	}
 	return consensus.Config{
 		Dir: m.dir, Self: m.self(), Transport: port{m}, Logger: slog.New(log).With("member", m.name),
-		KeepEntries: 60, CompactInterval: 20,
+		KeepEntries: 60, CompactInterval: 20, HeartbeatTicks: 2,
 	}
 }
-
-func (m *member) statePath() string { return filepath.Join(m.dir, "state") }
 
 func (m *member) start() error {
 	var err error
@@ -138,7 +137,7 @@ func (m *member) start() error {
 	}
 	cfg := m.config()
 	cfg.Machine, cfg.Applied = machine{m, replica.Machine{Store: m.store}}, m.store.Applied()
-	if m.node, err = consensus.OpenStepped(cfg); err != nil {
+	if m.node, err = m.openNode(cfg); err != nil {
 		return errors.Join(fmt.Errorf("start %s: %w", m.name, err), m.store.Close())
 	}
 	m.life++

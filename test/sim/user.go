@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	thinking = 3 * time.Second // mean between two operations of a client
+	thinking = 4 * time.Second // mean between two operations of a client
 	hearing  = 3 * time.Second // for an answer, before the client asks another member
 	attempts = 5               // of an operation that may be repeated
 	keys     = 6               // that clients work on; few, so that they meet

@@ -64,6 +64,7 @@ type world struct {
 	touched []*host
 	applied uint64         // highest entry that any member has applied
 	quiet   bool           // no more faults
+	onFiles bool           // logs are raft.db; else they are in memory, which takes less time
 	fragile bool           // an old copy of a member's directory is about
 	faults  map[string]int // that happened, by kind
 	others  map[string]int // what else happened, by kind
@@ -107,6 +108,7 @@ func Run(cfg Config) (Report, error) {
 
 	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1)), ledger: history.NewLedger(), faults: map[string]int{}, others: map[string]int{}}
 	w.settle = w.pumpTouched
+	w.onFiles = w.chance(0.1)
 	w.net = newNetwork(w)
 	err = w.live()
 	for _, m := range w.members {

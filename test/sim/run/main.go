@@ -65,7 +65,7 @@ func run(ctx context.Context, o options) error {
 
 // work runs every procs-th seed and prints a report for each as a line of JSON.
 func work(o options) error {
-	debug.SetGCPercent(400)
+	debug.SetGCPercent(800) // the live heap is small
 	out := json.NewEncoder(os.Stdout)
 	for i := o.worker; i < o.seeds; i += o.procs {
 		cfg := sim.Config{Seed: o.first + uint64(i), Faults: o.faults, Devices: o.devices}

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	pb "go.etcd.io/raft/v3/raftpb"
-
 	"github.com/drover-fleet/drover/consensus/raftlog"
 )
 
@@ -59,29 +57,7 @@ func Discard(dir string) error {
 // Bootstrap makes the directory that of the first and only member of a new group. It refuses a directory that belongs
 // to a member. The log begins after entry 1, so that later members cannot replay it from nothing and are always given
 // a snapshot with the membership.
-func Bootstrap(cfg Config) error {
-	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
-		return fmt.Errorf("bootstrap: %w", err)
-	}
-	id, err := randomID()
-	if err != nil {
-		return err
-	}
-	self := cfg.Self
-	self.ID, self.Learner = id, false
-	seed := raftlog.Seed{
-		Begin: raftlog.EntryID{Index: 1, Term: 1},
-		Conf: raftlog.Conf{
-			Index: 1, State: &pb.ConfState{Voters: []uint64{id}}, Members: encodeMembers([]Member{self}),
-		},
-	}
-	identity := raftlog.Identity{ID: id, Name: self.Name}
-	if err := raftlog.Create(filepath.Join(cfg.Dir, logFile), identity, &seed, raftlog.Conf{}); err != nil {
-		return fmt.Errorf("bootstrap: %w", err)
-	}
-	return nil
-}
+func Bootstrap(cfg Config) error { return BootstrapAt(cfg, 1, 1) }
 
 // Join prepares an empty directory for a member that the group has already added. id and members are what AddMember
 // and Members answered; members only has to name someone who can be reached.

@@ -46,6 +46,7 @@ type Config struct {
 	PlainRegistries       []string        // registries that are asked over HTTP; loopback always is
 	DrainTimeout          time.Duration   // for requests under way at the end; default 3 s
 	Growth                replica.Growth  // how much the store keeps and takes; every member is set up alike
+	UpkeepEvery           time.Duration   // between two looks at the store's bounds; default that of replica, 10 s
 	CopyRate              int64           // bytes a second of copies of the state sent to other members; default that of consensus, 64 MiB
 	Progress              time.Duration   // how old an idle watch's bookmark may be; default 30 s, well within what compaction keeps
 }
@@ -158,7 +159,7 @@ func (h *Hub) openServices() (err error) {
 	if h.replica, err = replica.New(h.node, h.store, replica.Options{Member: h.id.Name, Logger: h.log, Proposed: h.metrics.Proposed}); err != nil {
 		return err
 	}
-	if h.upkeep, err = replica.NewUpkeep(h.replica, h.cfg.Growth, replica.UpkeepOptions{Logger: h.log, Looked: h.keptUp, Compacted: h.metrics.FileCompacted}); err != nil {
+	if h.upkeep, err = replica.NewUpkeep(h.replica, h.cfg.Growth, replica.UpkeepOptions{Every: h.cfg.UpkeepEvery, Logger: h.log, Looked: h.keptUp, Compacted: h.metrics.FileCompacted}); err != nil {
 		return err
 	}
 	h.resolver = admission.NewResolver(admission.ResolverConfig{Plain: h.cfg.PlainRegistries})

@@ -31,17 +31,14 @@ func three(t *testing.T) (members [3]*running, admin *remote.Client) {
 		check(t, Join(within(t, 20*time.Second), d, identity(t, name), members[0].joining(members[0].token(admin, name))))
 		members[i] = run(t, Config{Dir: d})
 	}
-	await(t, "three voters", func() bool {
-		voters := 0
-		if members[2].node.Status().Leader == 0 {
-			return false // what it knows so far is what it was told when it joined
-		}
-		for _, m := range members[2].node.Members() {
-			if !m.Learner {
-				voters++
+	await(t, "three voters that have the state", func() bool {
+		ready := 0
+		for i, m := range members[0].node.Members() { // by name, as they are here
+			if !m.Learner && members[i].store.Epoch().Number != 0 {
+				ready++
 			}
 		}
-		return voters == 3
+		return ready == 3
 	})
 	return members, admin
 }

@@ -1,0 +1,112 @@
+package hub
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/client/remote"
+	"github.com/drover-fleet/drover/store"
+)
+
+func TestOperatorMovesTheLeadAndTakesMembersOut(t *testing.T) {
+	h, admin := three(t)
+	s, err := admin.HubStatus(within(t, 20*time.Second))
+	check(t, err)
+	if s.Leader != "h1" || len(s.Members) != 3 || s.ClusterID == "" {
+		t.Errorf("status: got %+v, want three members led by h1", s)
+	}
+	for _, m := range s.Members {
+		if m.Error != "" || m.Applied == 0 || m.LogBytes == 0 || m.StateBytes == 0 || m.SyncP99Micros == 0 || m.Epoch != 1 || m.DiskSize == 0 {
+			t.Errorf("member %s: got %+v, want what it says of itself", m.Name, m)
+		}
+	}
+	check(t, admin.HubDo(within(t, 20*time.Second), remote.HubTransferOp, url.Values{"member": {"h2"}}, nil))
+	await(t, "h2 leads", func() bool { return h[2].node.Status().Leader == h[1].node.Status().ID })
+
+	h[2].stop()
+	err = admin.HubDo(within(t, 20*time.Second), remote.HubRemoveOp, url.Values{"member": {"h1"}}, nil)
+	if !fault.Is(err, fault.Conflict) {
+		t.Errorf("removing one of two that live of three: got %v, want a conflict", err)
+	}
+	check(t, admin.HubDo(within(t, 20*time.Second), remote.HubRemoveOp, url.Values{"member": {"h3"}}, nil))
+	await(t, "the hub has two members", func() bool { return len(h[1].node.Members()) == 2 })
+	// The one that is asked may take itself out; it answers for the hub no more.
+	check(t, admin.HubDo(within(t, 20*time.Second), remote.HubTransferOp, url.Values{"member": {"h1"}}, nil))
+	check(t, admin.HubDo(within(t, 20*time.Second), remote.HubRemoveOp, url.Values{"member": {"h1"}}, nil))
+	if _, err := admin.HubStatus(within(t, 20*time.Second)); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("status of a member that is out: got %v, want to be sent to another", err)
+	}
+	for _, op := range []string{remote.HubRemoveOp, remote.HubTransferOp, remote.HubDefragOp} {
+		if err := h[1].do(op, url.Values{"member": {"h9"}}); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s of a stranger: got %v, want not found", op, err)
+		}
+	}
+	if err := h[1].do(remote.HubRemoveOp, url.Values{"member": {"h2"}, "force": {"true"}}); !fault.Is(err, fault.Conflict) {
+		t.Errorf("removing the last member: got %v, want a conflict", err)
+	}
+}
+
+// do asks this member as its API would.
+func (h *running) do(op string, q url.Values) error {
+	_, err := h.operations()[op].Write(within(h.t, 20*time.Second), q)
+	return err
+}
+
+func TestOperatorCompactsAndRewritesTheStore(t *testing.T) {
+	h, admin := found(t, Config{UpkeepEvery: 20 * time.Millisecond})
+	for i := range 30 {
+		_, err := admin.Create(t.Context(), configMap(fmt.Sprintf("c%d", i)), client.WriteOptions{})
+		check(t, err)
+	}
+	newest := h.store.Revision()
+	var done remote.Compacted
+	check(t, admin.HubDo(within(t, 20*time.Second), remote.HubCompactOp, url.Values{"keep": {"10"}}, &done))
+	if want := store.MakeRevision(newest.Epoch(), newest.Counter()-10); done.More != 0 || h.store.Compacted() < want-2 || done.Revision != h.store.Compacted().String() {
+		t.Errorf("got %+v and compacted to %d, want %d", done, h.store.Compacted(), want)
+	}
+	if err := admin.HubDo(within(t, 20*time.Second), remote.HubCompactOp, url.Values{"keep": {"all"}}, nil); !fault.Is(err, fault.BadRequest) {
+		t.Errorf("keep=all: got %v, want bad request", err)
+	}
+	check(t, admin.HubDo(within(t, 20*time.Second), remote.HubDefragOp, url.Values{"member": {"h1"}}, nil))
+	await(t, "it has had its turn", func() bool {
+		waits, err := h.upkeep.Wanted(t.Context(), "h1")
+		return err == nil && !waits
+	})
+}
+
+func TestOnlyOperatorsOperateTheHub(t *testing.T) {
+	h, _ := found(t, Config{})
+	member := h.keys.toMembers()
+	nobody := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}} //nolint:gosec // a stranger does not verify
+	defer member.CloseIdleConnections()
+	defer nobody.CloseIdleConnections()
+	for name, tt := range map[string]struct {
+		as     http.RoundTripper
+		method string
+		path   string
+		want   int
+	}{
+		"a stranger and the status":       {nobody, http.MethodGet, remote.PathHub + remote.HubStatusOp, http.StatusUnauthorized},
+		"a stranger and the backup":       {nobody, http.MethodGet, remote.PathHub + remote.HubSnapshotOp, http.StatusUnauthorized},
+		"a stranger and what members ask": {nobody, http.MethodGet, pathHistory, http.StatusForbidden},
+		"a member and the backup":         {member, http.MethodGet, remote.PathHub + remote.HubSnapshotOp, http.StatusForbidden},
+		"a member that removes another":   {member, http.MethodPost, remote.PathHub + remote.HubRemoveOp + "?member=h1", http.StatusForbidden},
+		"a member and what members ask":   {member, http.MethodGet, pathStatus, http.StatusOK},
+	} {
+		rq, err := http.NewRequestWithContext(within(t, 10*time.Second), tt.method, "https://"+h.id.API+tt.path, strings.NewReader(""))
+		check(t, err)
+		rs, err := tt.as.RoundTrip(rq)
+		check(t, err)
+		check(t, rs.Body.Close())
+		if rs.StatusCode != tt.want {
+			t.Errorf("%s: got %s, want %d", name, rs.Status, tt.want)
+		}
+	}
+}

@@ -91,6 +91,10 @@ func (h *Hub) compareHistory(ctx context.Context, mine history, id uint64, m con
 	if !over(mine, id, theirs) {
 		return nil
 	}
+	if mine.Epoch == 0 {
+		return fmt.Errorf("%w: %s was never given the hub's state, and the group of member %s at %s has no place for it any more. Move it away and join again "+
+			"with drover-hub --join and a token from drover token create --for hub", ErrHistoryOver, h.dir, theirs.Member, m.APIAddr)
+	}
 	return fmt.Errorf("%w: %s is of epoch %d (%s) of cluster %s, but the hub was restored or reset since: member %s at %s is of epoch %d (%s), "+
 		"and its group has no place for this directory. Nothing was changed here. To take part again, move %s away and join with "+
 		"drover-hub --join and a token from drover token create --for hub",

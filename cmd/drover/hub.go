@@ -18,6 +18,7 @@ func hubCommand() *cli.Command {
 			{Name: "members", Usage: "list the hub's members", Flags: []cli.Flag{outputFlag("json")}, Action: listMembers},
 			hubJoinCommand(), hubReplaceCommand(), hubRemoveCommand(), hubTransferCommand(),
 			hubSnapshotCommand(), hubCompactCommand(), hubDefragCommand(),
+			offlineCommand("reset-from-survivor", "drover-hub reset-from-survivor"),
 			hubFollowCommand("adopt"), hubFollowCommand("overwrite"),
 		},
 	}

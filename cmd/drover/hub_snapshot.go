@@ -24,6 +24,18 @@ func hubSnapshotCommand() *cli.Command {
 				Name: "inspect", Usage: "check a saved file and say what it is of", ArgsUsage: "FILE",
 				Flags: []cli.Flag{outputFlag("json")}, Action: snapshotInspect,
 			},
+			offlineCommand("restore", "drover-hub snapshot restore"),
+		},
+	}
+}
+
+// offlineCommand stands where people look for what has to be done on the machine of a member that does not run.
+func offlineCommand(name, instead string) *cli.Command {
+	return &cli.Command{
+		Name: name, Usage: "is done on the machine of the member: " + instead,
+		Flags: []cli.Flag{dryRunFlag()},
+		Action: func(*cli.Context) error {
+			return usagef("this is done on the machine of a member that does not run: %s --help (docs/operate-the-hub.md)", instead)
 		},
 	}
 }

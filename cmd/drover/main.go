@@ -2,7 +2,7 @@
 //
 // Standard output is data, standard error is progress and errors. Exit codes: 0 done, 1 error, 2 usage, 3 done with some
 // devices pending-offline, 4 timed out and still going, 5 some devices failed, 6 stopped by a person or a newer revision,
-// 7 unreachable, 8 conflict, 9 denied.
+// 7 unreachable, 8 conflict, 9 denied. Of drover hub doctor 3 means warnings and 6 trouble.
 package main
 
 import (
@@ -76,6 +76,7 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(f
 const exitCodes = `EXIT CODES:
    0 done   1 error   2 usage   3 done, some devices pending-offline   4 timed out and still going
    5 some devices failed   6 stopped by a person or a newer revision   7 unreachable   8 conflict   9 denied
+   hub doctor: 3 warnings   6 trouble
 `
 
 func newApp(in io.Reader, out, errOut io.Writer) *cli.App {

@@ -87,7 +87,8 @@ func (c *core) tell(to Member, ctl control) {
 }
 
 func (c *core) onControl(name string, ctl *control) error {
-	if ctl.From.Name != name || ctl.To != c.id || ctl.From.ID == 0 {
+	asks := ctl.Query != nil || ctl.Replace != nil // who is old may know us by an id of before
+	if ctl.From.Name != name || ctl.To != c.id && !asks || ctl.From.ID == 0 {
 		return nil
 	}
 	if known, ok := c.members[ctl.From.ID]; ok && known.Name != name {

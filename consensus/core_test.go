@@ -330,6 +330,23 @@ func TestLogBelowItsRecordIsAnOldCopy(t *testing.T) {
 	}
 }
 
+func TestWhoKnowsAMemberByAnIDOfBeforeIsAnswered(t *testing.T) {
+	r := newRig(t, 3)
+	c := r.cores[2]
+	c.out = output{}
+	from := Member{ID: 1, Name: "h1", PeerAddr: "h1:1"}
+	if err := c.onControl("h1", &control{From: from, To: 99, Query: &query{Nonce: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	answered := false
+	for _, m := range c.out.send {
+		answered = answered || m.to.ID == 1 && m.ctl != nil && m.ctl.Answer != nil && m.ctl.Answer.Nonce == 7
+	}
+	if !answered {
+		t.Errorf("got %+v, want an answer to h1", c.out.send)
+	}
+}
+
 func TestOldCopyAsksALeaderThatCameUnderAnotherIDSince(t *testing.T) {
 	r := newRig(t, 3)
 	c := r.cores[1]

@@ -125,29 +125,34 @@ type writer struct {
 	keys int
 }
 
-func (w writer) put(ctx context.Context, i int) error {
-	value := make([]byte, 1024)
-	_, _ = rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)}).Read(value) // never fails
-	op := store.Op{Type: store.OpPut, Key: fmt.Sprintf("objects/%06d", i%w.keys), Value: value}
-	res, err := w.rep.Propose(ctx, &store.Command{Actor: "user:test", Ops: []store.Op{op}})
+// put writes to n keys from number i on, in one command.
+func (w writer) put(ctx context.Context, i, n int) error {
+	cmd := store.Command{Actor: "user:test"}
+	for i := i; len(cmd.Ops) < n; i++ {
+		value := make([]byte, 1024)
+		_, _ = rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)}).Read(value) // never fails
+		cmd.Ops = append(cmd.Ops, store.Op{Type: store.OpPut, Key: fmt.Sprintf("objects/%06d", i%w.keys), Value: value})
+	}
+	res, err := w.rep.Propose(ctx, &cmd)
 	return errors.Join(err, res.Err)
 }
 
-// many writes n times, 200 at a time.
+// many writes n times, ten to a command, 100 commands at a time.
 func (w writer) many(n int) {
 	w.t.Helper()
+	const each = 10
 	var group sync.WaitGroup
 	next := make(chan int)
-	for range 200 {
+	for range 100 {
 		group.Go(func() {
 			for i := range next {
-				if err := w.put(context.Background(), i); err != nil {
+				if err := w.put(context.Background(), i, each); err != nil {
 					w.t.Errorf("write %d: %v", i, err)
 				}
 			}
 		})
 	}
-	for i := range n {
+	for i := 0; i < n; i += each {
 		next <- i
 	}
 	close(next)
@@ -165,7 +170,7 @@ func (w writer) trickle(ctx context.Context, every time.Duration) (acked int, sl
 		case <-tick.C:
 		}
 		began := time.Now()
-		err := w.put(context.Background(), acked)
+		err := w.put(context.Background(), acked, 1)
 		if err != nil {
 			w.t.Errorf("write while the copy is on its way: %v", err)
 			continue
@@ -179,8 +184,8 @@ func (w writer) trickle(ctx context.Context, every time.Duration) (acked int, sl
 // copy that is sent once; writes go on meanwhile and the leader stays.
 func TestF37MemberReturnsOverASlowLinkWithTwoCuts(t *testing.T) {
 	t.Parallel()
-	keys, writes, tick := 1500, 3000, 100*time.Millisecond // slow, so that load alone unseats nobody
-	keep := func(cfg *consensus.Config) { cfg.KeepEntries, cfg.CompactInterval, cfg.KeepBytes = 100, 20, 1<<20 }
+	keys, writes, tick := 2000, 4000, 100*time.Millisecond // slow, so that load alone unseats nobody
+	keep := func(cfg *consensus.Config) { cfg.KeepEntries, cfg.CompactInterval, cfg.KeepBytes = 500, 20, 1<<20 }
 	if *catchupFull {
 		keys, writes, tick, keep = 32<<10, 1_000_000, 50*time.Millisecond, func(*consensus.Config) {}
 	}
@@ -205,11 +210,11 @@ func TestF37MemberReturnsOverASlowLinkWithTwoCuts(t *testing.T) {
 	if err := rep.Found(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	stopUpkeep := keepSmall(t, rep)
-	defer stopUpkeep()
 	c.WaitEqual()
 	left := away.Node.Status().Applied
 	c.Stop(away.Name)
+	stopUpkeep := keepSmall(t, c)
+	defer stopUpkeep()
 	w := writer{t, rep, keys}
 	began := time.Now()
 	w.many(writes)
@@ -217,6 +222,11 @@ func TestF37MemberReturnsOverASlowLinkWithTwoCuts(t *testing.T) {
 	for s := leader.Node.Status(); s.Last-s.Entries <= left; s = leader.Node.Status() {
 		w.many(100) // until the log no longer reaches back
 	}
+	leader = c.Leader() // a starved machine may have changed it
+	state := leader.Machine.(storeMachine).Store
+	c.Until("superseded versions and records are dropped", func() bool {
+		return state.Usage().Journal <= 2*smallJournal && state.Revision().Counter()-state.Compacted().Counter() <= 2*smallPast
+	})
 	record.forget()
 	before := leader.Node.Status()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -268,23 +278,51 @@ func TestF37MemberReturnsOverASlowLinkWithTwoCuts(t *testing.T) {
 	}
 }
 
-// keepSmall has the leader drop superseded versions and records all the time.
-func keepSmall(t *testing.T, rep *replica.Replica) (stop func()) {
+// What keepSmall keeps: revisions, and bytes of the journal.
+const (
+	smallPast    = 200
+	smallJournal = 4 << 20
+)
+
+// keepSmall has whichever running member leads drop superseded versions and records all the time.
+func keepSmall(t *testing.T, c *Cluster) (stop func()) {
 	t.Helper()
-	u, err := replica.NewUpkeep(rep, replica.Growth{KeepRevisions: 200, KeepFor: time.Millisecond, JournalBytes: 1 << 20, JournalFor: time.Millisecond},
-		replica.UpkeepOptions{Every: 100 * time.Millisecond, Pause: time.Millisecond, TrimEvery: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	term, _ := rep.Leadership()
-	go func() { done <- u.Lead(ctx, term) }()
+	var group sync.WaitGroup
+	for _, m := range c.Followers(nil) {
+		rep, err := replica.New(m.Node, m.Machine.(storeMachine).Store, replica.Options{Member: m.Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := replica.NewUpkeep(rep, replica.Growth{KeepRevisions: smallPast, KeepFor: time.Millisecond, JournalBytes: smallJournal, JournalFor: time.Hour},
+			replica.UpkeepOptions{Every: 100 * time.Millisecond, Pause: time.Millisecond, TrimEvery: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		group.Go(func() {
+			for ctx.Err() == nil {
+				changed := rep.LeadershipChanged()
+				office, end := context.WithCancel(ctx)
+				var led sync.WaitGroup
+				if term, leads := rep.Leadership(); leads {
+					led.Go(func() {
+						if err := u.Lead(office, term); err != nil {
+							t.Errorf("upkeep: %v", err)
+						}
+					})
+				}
+				select {
+				case <-changed:
+				case <-ctx.Done():
+				}
+				end()
+				led.Wait()
+			}
+		})
+	}
 	return sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("upkeep: %v", err)
-		}
+		group.Wait()
 	})
 }
 

@@ -160,7 +160,8 @@ func (r *Replica) Leadership() (term uint64, leader bool) { return r.node.Leader
 // LeadershipChanged signals that Leadership may answer differently.
 func (r *Replica) LeadershipChanged() <-chan struct{} { return r.node.LeadershipChanged() }
 
-// Found gives a fresh store its first epoch, whichever members do so at once. It waits for a leader as long as ctx allows.
+// Found gives a fresh store its first epoch, whichever members do so at once. Errors are those of Barrier and Propose; it may be
+// repeated.
 func (r *Replica) Found(ctx context.Context) error {
 	if err := r.Barrier(ctx); err != nil {
 		return err

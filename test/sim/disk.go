@@ -111,7 +111,7 @@ func (m *member) apply() {
 }
 
 func (m *member) nextCheckpoint() {
-	m.later(m.w.about(checkpointEvery), func() {
+	m.later(m.w.about(m.w.usual(checkpointEvery)), func() {
 		m.checkpoint()
 		if m.up {
 			m.nextCheckpoint()

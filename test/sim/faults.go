@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	faultEvery   = 8 * time.Second // mean between two faults; several may be on at once
+	faultEvery   = 8 * time.Second // mean between two faults unless the Config says; several may be on at once
 	faultTime    = 12 * time.Second
 	officeEvery  = 5 * time.Second
 	compactEvery = 20 * time.Second
@@ -49,14 +49,14 @@ func (w *world) startFaults() {
 				m.store.Progress()
 			}
 		})
-		w.every(copyEvery, w.rng.Float64(), m.keepCopy)
+		w.every(w.usual(copyEvery), w.rng.Float64(), m.keepCopy)
 		w.nextOffice(m)
 	}
-	w.every(compactEvery, w.rng.Float64(), w.compact)
+	w.every(w.usual(compactEvery), w.rng.Float64(), w.compact)
 }
 
 func (w *world) nextFault() {
-	w.after(w.about(faultEvery), func() {
+	w.after(w.about(w.cfg.Every), func() {
 		if w.quiet {
 			return
 		}
@@ -270,7 +270,7 @@ func (w *world) endFaults() {
 // nextOffice is a controller's loop at one member: if it leads it writes, fenced by its term. Between its look at the leadership
 // and its write it may be slow.
 func (w *world) nextOffice(m *member) {
-	w.after(w.about(officeEvery), func() {
+	w.after(w.about(w.usual(officeEvery)), func() {
 		defer w.nextOffice(m)
 		if !m.up || m.stalled {
 			return

@@ -130,7 +130,7 @@ func digest(template int) string {
 }
 
 func (f *fleet) nextDeclaration() {
-	f.w.after(f.w.about(declareEvery), func() {
+	f.w.after(f.w.about(f.w.usual(declareEvery)), func() {
 		if f.w.quiet {
 			return
 		}

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/drover-fleet/drover/consensus"
@@ -38,11 +39,6 @@ func (a machine) Apply(entries []consensus.Entry) ([][]any, error) {
 			}
 		}
 		w.ledger.Applied(a.m.name, e.Index, outcome.String(), changes)
-		for _, c := range changes {
-			if w.fleet != nil {
-				w.fleet.orders.applied(c)
-			}
-		}
 		w.trace.note(w.now, a.m.name, []byte(outcome.String()))
 	}
 	index, sum := a.Store.Hash()
@@ -67,8 +63,11 @@ func (w *world) changes(raw []byte, r store.Result, term uint64) []history.Chang
 		if rev == 0 {
 			continue
 		}
+		if w.fleet != nil {
+			w.fleet.orders.applied(c.Ops[i])
+		}
 		out = append(out, history.Change{
-			Revision: rev, Key: c.Ops[i].Key, Value: string(c.Ops[i].Value), Deleted: c.Ops[i].Type == store.OpDelete,
+			Revision: rev, Key: c.Ops[i].Key, Value: brief(c.Ops[i].Value), Deleted: c.Ops[i].Type == store.OpDelete,
 			Request: c.RequestID, Office: c.Term, Term: term, At: w.now,
 		})
 	}
@@ -76,4 +75,12 @@ func (w *world) changes(raw []byte, r store.Result, term uint64) []history.Chang
 		out[i].Set = out[len(out)-1].Revision
 	}
 	return out
+}
+
+// brief stands for a value in the history: the value itself, or what tells it from others where it is long.
+func brief(value []byte) string {
+	if len(value) <= 64 {
+		return string(value)
+	}
+	return string(strconv.AppendUint(strconv.AppendInt([]byte("bytes "), int64(len(value)), 10), hashOf(value), 16))
 }

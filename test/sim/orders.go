@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/hub/registry"
+	"github.com/drover-fleet/drover/store"
 	"github.com/drover-fleet/drover/test/history"
 )
 
@@ -33,11 +34,11 @@ func isOf(k *api.Kind, key string) bool {
 }
 
 // applied takes a change that the log has made, before anyone can act on it.
-func (o *orders) applied(c history.Change) {
+func (o *orders) applied(c store.Op) {
 	switch {
-	case isOf(api.KindWorkloadRevision, c.Key) && !c.Deleted:
+	case isOf(api.KindWorkloadRevision, c.Key) && c.Type == store.OpPut:
 		var r api.WorkloadRevision
-		if err := json.Unmarshal([]byte(c.Value), &r); err != nil {
+		if err := json.Unmarshal(c.Value, &r); err != nil {
 			o.f.w.fail(history.NoErrors, "%s: %v", c.Key, err)
 		}
 		for _, digest := range r.Spec.Images {
@@ -48,8 +49,8 @@ func (o *orders) applied(c history.Change) {
 	}
 }
 
-func (o *orders) assignment(c history.Change) {
-	if c.Deleted {
+func (o *orders) assignment(c store.Op) {
+	if c.Type == store.OpDelete {
 		uid := o.uids[c.Key]
 		delete(o.uids, c.Key)
 		if list := o.told[uid]; len(list) > 0 {
@@ -62,7 +63,7 @@ func (o *orders) assignment(c history.Change) {
 		Metadata struct{ UID, Namespace string }
 		Spec     api.AssignmentSpec
 	}
-	if err := json.Unmarshal([]byte(c.Value), &a); err != nil {
+	if err := json.Unmarshal(c.Value, &a); err != nil {
 		o.f.w.fail(history.NoErrors, "%s: %v", c.Key, err)
 		return
 	}

@@ -23,7 +23,7 @@ func TestEveryPlantedFaultIsFoundByItsCheck(t *testing.T) {
 	}{
 		{"applied-apart", 0, []string{history.EqualMembers}},
 		{"watch-late", 0, []string{history.WatchResumable, history.WatchReliable, history.WatchBookmark}},
-		{"tombstone-lost", 0, []string{history.Linearizable, history.EqualMembers}},
+		{"tombstone-lost", 0, []string{history.Linearizable, history.EqualMembers, history.WatchPrevKV}},
 		{"term-unchecked", 0, []string{history.OneOffice}},
 		{"set-half-read", 0, []string{history.AtomicSets}},
 		{"adopt-any-spec", 4, []string{history.Converges}},

@@ -51,7 +51,7 @@ func (c *user) answered(since time.Duration) bool { return c.heard >= since }
 
 func (c *user) streams() []history.Stream { return c.watch.all() }
 
-func (c *user) next() { c.w.after(c.w.about(thinking), c.act) }
+func (c *user) next() { c.w.after(c.w.about(c.w.usual(thinking)), c.act) }
 
 // act begins one operation.
 func (c *user) act() {

@@ -81,9 +81,9 @@ func (x *watching) take(b store.Batch) {
 	out := history.Batch{Member: x.at.name, Revision: b.Revision}
 	for i := range b.Events {
 		e := &b.Events[i]
-		s := history.Seen{Revision: e.KV.ModRevision, Key: e.KV.Key, Value: string(e.KV.Value), Deleted: e.Type == store.OpDelete}
+		s := history.Seen{Revision: e.KV.ModRevision, Key: e.KV.Key, Value: brief(e.KV.Value), Deleted: e.Type == store.OpDelete}
 		if e.Prev != nil {
-			s.Prev, s.HasPrev = string(e.Prev.Value), true
+			s.Prev, s.HasPrev = brief(e.Prev.Value), true
 		}
 		out.Events = append(out.Events, s)
 	}

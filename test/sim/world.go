@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	crand "crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -21,6 +22,7 @@ import (
 type Config struct {
 	Seed    uint64
 	Faults  time.Duration // simulated time under faults; default 10 min
+	Every   time.Duration // mean between two faults of the hub, and between two of devices; default 8 s. The load goes with it
 	Members int           // default 3
 	Clients int           // of the store, each with one operation under way; default 5
 	Devices int           // default 0: the store alone
@@ -86,6 +88,9 @@ func Run(cfg Config) (Report, error) {
 	defer oneRun.Unlock()
 	if cfg.Faults <= 0 {
 		cfg.Faults = 10 * time.Minute
+	}
+	if cfg.Every <= 0 {
+		cfg.Every = faultEvery
 	}
 	if cfg.Members <= 0 {
 		cfg.Members = 3
@@ -225,6 +230,11 @@ func (w *world) report() Report {
 	}
 }
 
+// usual is a mean that goes with how often faults come: what is given is for the densest.
+func (w *world) usual(mean time.Duration) time.Duration {
+	return time.Duration(float64(mean) * float64(w.cfg.Every) / float64(faultEvery))
+}
+
 // chance is true with the probability given.
 func (w *world) chance(p float64) bool { return w.rng.Float64() < p }
 
@@ -242,11 +252,19 @@ func (w *world) about(mean time.Duration) time.Duration {
 type trace struct{ sum uint64 }
 
 func (t *trace) note(at time.Duration, what string, data []byte) {
-	const prime = 1099511628211
-	h := t.sum ^ 14695981039346656037 ^ uint64(at)
+	h := t.sum ^ hashOf(nil) ^ uint64(at) //nolint:gosec // not negative
 	for i := range len(what) {
 		h = (h ^ uint64(what[i])) * prime
 	}
+	t.sum = mix(h, data)
+}
+
+const prime = 1099511628211
+
+// hashOf is a quick hash.
+func hashOf(data []byte) uint64 { return mix(14695981039346656037, data) }
+
+func mix(h uint64, data []byte) uint64 {
 	for len(data) >= 8 {
 		h = (h ^ binary.LittleEndian.Uint64(data)) * prime
 		h ^= h >> 29
@@ -255,14 +273,14 @@ func (t *trace) note(at time.Duration, what string, data []byte) {
 	for _, b := range data {
 		h = (h ^ uint64(b)) * prime
 	}
-	t.sum = h
+	return h
 }
 
 func (t *trace) String() string { return fmt.Sprintf("%016x", t.sum) }
 
 // Replay is the command that runs a seed again and prints what happens.
 func Replay(cfg Config) string {
-	return fmt.Sprintf("go run ./test/sim/run -seeds 1 -first %d -faults %v -devices %d -log", cfg.Seed, cfg.Faults, cfg.Devices)
+	return fmt.Sprintf("go run ./test/sim/run -seeds 1 -first %d -faults %v -every %v -devices %d -log", cfg.Seed, cfg.Faults, cmp.Or(cfg.Every, faultEvery), cfg.Devices)
 }
 
 // Judged are the guarantees that a run is judged by.

@@ -26,6 +26,7 @@ type options struct {
 	seeds   int
 	first   uint64
 	faults  time.Duration
+	every   time.Duration
 	devices int
 	procs   int
 	twice   bool
@@ -38,6 +39,7 @@ func main() {
 	flag.IntVar(&o.seeds, "seeds", 20, "how many seeds to run")
 	flag.Uint64Var(&o.first, "first", 0, "first seed; 0 takes new ones")
 	flag.DurationVar(&o.faults, "faults", time.Hour, "simulated time under faults, of each seed")
+	flag.DurationVar(&o.every, "every", 16*time.Second, "mean between two faults of the hub, and between two of devices")
 	flag.IntVar(&o.devices, "devices", 20, "devices of each fleet")
 	flag.IntVar(&o.procs, "procs", runtime.NumCPU(), "processes at once: a seed takes one")
 	flag.BoolVar(&o.twice, "twice", false, "run each seed twice and compare the traces")
@@ -65,10 +67,10 @@ func run(ctx context.Context, o options) error {
 
 // work runs every procs-th seed and prints a report for each as a line of JSON.
 func work(o options) error {
-	debug.SetGCPercent(800) // the live heap is small
+	debug.SetGCPercent(400)
 	out := json.NewEncoder(os.Stdout)
 	for i := o.worker; i < o.seeds; i += o.procs {
-		cfg := sim.Config{Seed: o.first + uint64(i), Faults: o.faults, Devices: o.devices}
+		cfg := sim.Config{Seed: o.first + uint64(i), Faults: o.faults, Every: o.every, Devices: o.devices}
 		if o.log {
 			cfg.Log = os.Stderr
 		}
@@ -117,10 +119,10 @@ func judge(ctx context.Context, o options) error {
 func (t *total) child(ctx context.Context, self string, n int) error {
 	o := t.o
 	cmd := exec.CommandContext(ctx, self, "-worker", fmt.Sprint(n), "-seeds", fmt.Sprint(o.seeds), "-first", fmt.Sprint(o.first),
-		"-faults", o.faults.String(), "-devices", fmt.Sprint(o.devices), "-procs", fmt.Sprint(o.procs),
+		"-faults", o.faults.String(), "-every", o.every.String(), "-devices", fmt.Sprint(o.devices), "-procs", fmt.Sprint(o.procs),
 		fmt.Sprintf("-twice=%t", o.twice), fmt.Sprintf("-log=%t", o.log))
 	cmd.Stderr = os.Stderr
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=2")
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1") // one goroutine at a time: nothing to preempt it for
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func (t *total) add(r sim.Report) {
 	for k, n := range r.Others {
 		t.others[k] += n
 	}
-	cfg := sim.Config{Seed: r.Seed, Faults: t.o.faults, Devices: t.o.devices}
+	cfg := sim.Config{Seed: r.Seed, Faults: t.o.faults, Every: t.o.every, Devices: t.o.devices}
 	fmt.Printf("%d of %d: seed %d, trace %s: %v simulated, %d faults of %d kinds, %d operations, %d changes, %d checks; %.1f h in %v\n",
 		t.seeds, t.o.seeds, r.Seed, r.Trace, r.Simulated.Round(time.Second), faults, len(r.Faults), r.Operations, r.Writes,
 		len(sim.Judged(cfg)), t.simulated.Hours(), time.Since(t.begin).Round(time.Second))

@@ -43,6 +43,10 @@ func TestOperatorMovesTheLeadAndTakesMembersOut(t *testing.T) {
 	if _, err := admin.HubStatus(within(t, 20*time.Second)); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("status of a member that is out: got %v, want to be sent to another", err)
 	}
+	h[0].stop()
+	if r, err := ResetFromSurvivor(t.Context(), h[0].cfg.Dir, ResetOptions{DryRun: true}); err != nil || !r.Removed {
+		t.Errorf("a reset from a member that was taken out: got %+v (%v), want that it says so", r, err)
+	}
 	for _, op := range []string{remote.HubRemoveOp, remote.HubTransferOp, remote.HubDefragOp} {
 		if err := h[1].do(op, url.Values{"member": {"h9"}}); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s of a stranger: got %v, want not found", op, err)

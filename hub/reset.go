@@ -35,6 +35,7 @@ type Reset struct {
 	Committed uint64             `json:"committed"` // entry up to which the log knows that a majority had them
 	Unproven  uint64             `json:"unproven"`  // entries after that, which are kept as well
 	Learner   bool               `json:"learner"`   // it was still catching up
+	Removed   bool               `json:"removed"`   // it had been taken out of the hub: it lacks whatever was written since
 	Old       string             `json:"old"`       // where the files as they were are kept
 }
 
@@ -65,9 +66,11 @@ func ResetFromSurvivor(ctx context.Context, path string, o ResetOptions) (r Rese
 	if err != nil {
 		return r, err
 	}
-	r = Reset{Member: id.Name, Committed: log.Committed, Learner: log.Learner}
+	r = Reset{Member: id.Name, Committed: log.Committed, Learner: log.Learner, Removed: true}
 	for _, m := range log.Members {
-		if m.ID != log.ID {
+		if m.ID == log.ID {
+			r.Removed = false
+		} else {
 			r.Dropped = append(r.Dropped, m)
 		}
 	}
@@ -97,7 +100,7 @@ func (d dir) survivor(id Identity) (consensus.LogState, error) {
 		return log, fmt.Errorf("%s belongs to member %q, not %q: is it a file of another directory?", d.path(fileLog), log.Name, id.Name)
 	case len(log.Members) == 0:
 		return log, fmt.Errorf("member %s was never given the hub's state: it cannot be the survivor. Use another member, or a backup (drover-hub snapshot restore)", id.Name)
-	case len(log.Members) == 1:
+	case len(log.Members) == 1 && log.Members[0].ID == log.ID:
 		return log, fmt.Errorf("member %s is the only one of its group already: start it as it is", id.Name)
 	}
 	return log, nil

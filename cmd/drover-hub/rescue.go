@@ -243,6 +243,9 @@ func sayReset(dir string, r hub.Reset, dry bool) string {
 	if r.Learner {
 		say("  it was still catching up when it stopped: it may lack much")
 	}
+	if r.Removed {
+		say("  it had been removed from the hub: it lacks whatever was written since then")
+	}
 	say("%s:", would(dry, "made", "would be made"))
 	say("  a new group of %s alone, with the same CA: devices and operators go on", r.Member)
 	say("  epoch %d (%s): every revision from %d on is above any that the hub gave out before", r.NextEpoch, r.NextEpochID, r.FirstRevision)

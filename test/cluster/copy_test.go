@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/drover-fleet/drover/consensus"
 )
@@ -32,7 +33,7 @@ type behind struct {
 	copies       *atomic.Int64
 }
 
-func startBehind(t *testing.T) behind {
+func startBehind(t *testing.T, tune ...func(*consensus.Config)) behind {
 	t.Helper()
 	b := behind{record: &transfers{}, copies: &atomic.Int64{}}
 	b.Cluster = Start(t, 3, Options{
@@ -43,6 +44,9 @@ func startBehind(t *testing.T) behind {
 		Tune: func(cfg *consensus.Config) {
 			small(cfg)
 			b.record.observe(cfg)
+			for _, f := range tune {
+				f(cfg)
+			}
 		},
 	})
 	b.leader = b.Leader()
@@ -223,4 +227,23 @@ func TestF37CutEndsInResumingNotInBeginningAgain(t *testing.T) {
 	if got := b.copies.Load(); got != 1 {
 		t.Errorf("%d copies made, want 1", got)
 	}
+}
+
+func TestF37TransferThatMakesNoProgressEndsAndLeavesNoFile(t *testing.T) {
+	t.Parallel()
+	b := startBehind(t, func(cfg *consensus.Config) {
+		cfg.SnapshotIdle, cfg.StreamIdle = 300*time.Millisecond, 300*time.Millisecond
+	})
+	b.Net.Spoil(func(from, to string, p []byte) {
+		if to == b.away.Addr && len(p) > 10_000 {
+			b.Net.Break(from, to)
+		}
+	})
+	b.Up(b.away.Name)
+	b.Until("a transfer is given up", func() bool { return len(b.record.of(b.leader.Name, consensus.TransferEnded)) > 0 })
+	if e := b.record.of(b.leader.Name, consensus.TransferEnded)[0]; !containsText(e.Err, "no progress for 300ms") || e.Took < 300*time.Millisecond {
+		t.Errorf("ended after %v with %v, want no progress for 300 ms", e.Took, e.Err)
+	}
+	b.Net.Spoil(nil)
+	b.mustCatchUp(t)
 }

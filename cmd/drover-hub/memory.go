@@ -41,7 +41,7 @@ func (k *heapKeeper) look(allocated, free uint64, at time.Duration) (percent int
 
 // keepHeap looks now and then until ctx ends.
 func keepHeap(ctx context.Context) {
-	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}}
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
 	began, keeper, now := time.Now(), heapKeeper{released: -releaseEach}, busyPercent
 	tick := time.NewTicker(heapLook)
 	defer tick.Stop()
@@ -52,7 +52,7 @@ func keepHeap(ctx context.Context) {
 			return
 		}
 		metrics.Read(samples)
-		percent, release := keeper.look(samples[0].Value.Uint64(), samples[1].Value.Uint64()+samples[2].Value.Uint64(), time.Since(began))
+		percent, release := keeper.look(samples[0].Value.Uint64(), samples[1].Value.Uint64(), time.Since(began))
 		if percent != now {
 			debug.SetGCPercent(percent)
 			now = percent

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/common/expfmt"
+
+	raft "github.com/drover-fleet/drover/consensus"
 )
 
 // namespace begins the name of every metric of ours.
@@ -22,6 +24,8 @@ type Metrics struct {
 	consensus
 	writes
 	serving
+
+	members func() []raft.Member // nil until Follow
 
 	mu    sync.Mutex          // guards below
 	peers map[string]struct{} // names that are labels now
@@ -50,7 +54,10 @@ func New(member, version string) *Metrics {
 }
 
 // Follow adds what is asked of the sources at each scrape. It is called once.
-func (m *Metrics) Follow(s Sources) { m.registry.MustRegister(&state{s: s, m: m}) }
+func (m *Metrics) Follow(s Sources) {
+	m.registry.MustRegister(&state{s: s, m: m})
+	m.members = func() []raft.Member { return s.Condition().Status.Members }
+}
 
 // heapInUse is the runtime's name of what live and not yet swept objects take.
 func heapInUse() *regexp.Regexp { return regexp.MustCompile(`^/memory/classes/heap/objects:bytes$`) }
@@ -61,6 +68,9 @@ const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 // Text is one scrape in Prometheus' text format. What could be read is in it, even where something else could not: then the error
 // says what.
 func (m *Metrics) Text() ([]byte, error) {
+	if m.members != nil {
+		m.forget(m.members()) // before anything is gathered: that is done side by side
+	}
 	families, err := m.registry.Gather()
 	var b bytes.Buffer
 	for _, f := range families {

@@ -36,7 +36,6 @@ func (st *state) Describe(chan<- *prometheus.Desc) {}
 // Collect asks all sources.
 func (st *state) Collect(to chan<- prometheus.Metric) {
 	e, c := emitter{to}, st.s.Condition()
-	st.m.forget(c.Status.Members)
 	e.raft(&c.Status)
 	e.store(&c.Usage, st.s.Revision(), st.s.Compacted())
 	e.gauge("store", "synced_index", "Last entry whose effect is in the state file; after a crash, what follows is applied again from the log.", float64(st.s.Synced()))

@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/drover-fleet/drover/client/remote"
 	"github.com/drover-fleet/drover/test/bench/report"
 	"github.com/drover-fleet/drover/test/lab"
 )
@@ -150,9 +153,13 @@ func watchMembers(ctx context.Context, f *lab.Fleet, o *options) ([]report.Figur
 	if err := pause(ctx, o.settle); err != nil {
 		return nil, err
 	}
+	leader, err := leaderOf(ctx, f)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]*member, len(f.Members))
 	for i, m := range f.Members {
-		all[i] = newMember(fmt.Sprintf("%s of %d", m.Name, len(f.Members)), f.Procs[m.Name].PID)
+		all[i] = newMember(roleOf(m.Name, leader, len(f.Members)), f.Procs[m.Name].PID)
 		if err := all[i].begin(); err != nil {
 			return nil, err
 		}
@@ -168,15 +175,50 @@ func watchMembers(ctx context.Context, f *lab.Fleet, o *options) ([]report.Figur
 		}
 	}
 	var figures []report.Figure
-	for _, m := range all {
-		figures = append(figures, m.figures(o.devices)...)
+	for i, m := range all {
+		first := slices.IndexFunc(all, func(o *member) bool { return o.role == m.role })
+		if first < i {
+			all[first].join(m) // members of one role make one figure
+		}
+	}
+	for i, m := range all {
+		if slices.IndexFunc(all, func(o *member) bool { return o.role == m.role }) == i {
+			figures = append(figures, m.figures(o.devices)...)
+		}
 	}
 	return figures, nil
 }
 
+func roleOf(name, leader string, members int) string {
+	switch {
+	case members == 1:
+		return "a single member"
+	case name == leader:
+		return fmt.Sprintf("leader of %d", members)
+	}
+	return fmt.Sprintf("follower of %d", members)
+}
+
+func leaderOf(ctx context.Context, f *lab.Fleet) (string, error) {
+	out, err := f.Drover(ctx, "hub", "members", "-o", "json")
+	if err != nil {
+		return "", err
+	}
+	var list remote.MemberList
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		return "", err
+	}
+	for _, m := range list.Items {
+		if m.Leader {
+			return m.Name, nil
+		}
+	}
+	return "", fmt.Errorf("no leader in %s", out)
+}
+
 // member is one of them while it is looked at.
 type member struct {
-	name string
+	role string
 	pid  int
 	last report.Usage
 	at   time.Time
@@ -184,7 +226,13 @@ type member struct {
 	resident, own, cpu, written []float64
 }
 
-func newMember(name string, pid int) *member { return &member{name: name, pid: pid} }
+func newMember(role string, pid int) *member { return &member{role: role, pid: pid} }
+
+// join takes the looks at another member over.
+func (m *member) join(o *member) {
+	m.resident, m.own = append(m.resident, o.resident...), append(m.own, o.own...)
+	m.cpu, m.written = append(m.cpu, o.cpu...), append(m.written, o.written...)
+}
 
 func (m *member) begin() error {
 	m.last, m.at = report.Usage{}, time.Now()
@@ -206,7 +254,7 @@ func (m *member) look() error {
 }
 
 func (m *member) figures(devices int) []report.Figure {
-	what := fmt.Sprintf("%s, %d devices", m.name, devices)
+	what := fmt.Sprintf("%s, %d devices", m.role, devices)
 	alone := func(name, unit string, aim float64, v []float64) report.Figure {
 		s := report.Samples{Name: what + ": " + name, Unit: unit, Aim: aim, Less: true, Alone: true, Ours: v}
 		return s.Figure("")

@@ -28,8 +28,8 @@ type Config struct {
 const (
 	users       = 6
 	startTime   = 60 * time.Second
-	recoverTime = 60 * time.Second // after the last fault, for every member to serve; far above what it takes on a busy machine
-	orderTime   = 2 * time.Minute  // to find an order of operations
+	recoverTime = 3 * time.Minute // after the last fault, for every member to serve: it takes a second, and much more where others want the processors
+	orderTime   = 2 * time.Minute // to find an order of operations
 )
 
 // Check is one guarantee and how it went.

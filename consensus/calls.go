@@ -19,20 +19,12 @@ func (n *Node) Propose(ctx context.Context, cmd []byte) (any, error) {
 		return nil, fmt.Errorf("propose %d bytes: %w: the limit is %d", len(cmd), ErrTooLarge, n.cfg.MaxCommand)
 	}
 	size := int64(len(cmd)) + 64
-	n.mu.Lock()
-	if n.pending+size > n.cfg.MaxPendingBytes {
-		n.mu.Unlock()
+	defer n.pending.Add(-size)
+	if n.pending.Add(size) > n.cfg.MaxPendingBytes {
 		return nil, ErrBusy
 	}
-	n.pending += size
-	n.proposals++
-	n.mu.Unlock()
-	defer func() {
-		n.mu.Lock()
-		n.pending -= size
-		n.proposals--
-		n.mu.Unlock()
-	}()
+	n.proposals.Add(1)
+	defer n.proposals.Add(-1)
 	select {
 	case <-n.stopped:
 		return nil, ErrStopped // nothing was proposed
@@ -101,7 +93,7 @@ func (n *Node) Status() Status {
 	first, _ := n.log.FirstIndex()
 	last, _ := n.log.LastIndex()
 	s.Entries = last + 1 - first
-	s.Waiting, s.WaitingBytes = n.proposals, n.pending
+	s.Waiting, s.WaitingBytes = int(n.proposals.Load()), n.pending.Load()
 	s.LogPath, s.LogBytes = n.log.Path(), n.log.Size()
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drover-fleet/drover/consensus/raftlog"
@@ -24,20 +25,21 @@ type Node struct {
 	view     map[uint64]Progress // of the loop's goroutine; replaced, never changed, so that readers may keep it
 	viewed   uint64              // tick at which view was made
 
-	wake     chan struct{} // one slot: the inbox has something
-	stopped  chan struct{} // closed when Run returns
-	appender *queue[persistWork]
-	applier  *queue[applyJob]
-	receiver receiver
-	pace     pacer // of outgoing copies
+	wake chan struct{} // one slot: the inbox has something
+
+	proposals atomic.Int64  // between Propose and its answer
+	pending   atomic.Int64  // bytes of their commands
+	stopped   chan struct{} // closed when Run returns
+	appender  *queue[persistWork]
+	applier   *queue[applyJob]
+	receiver  receiver
+	pace      pacer // of outgoing copies
 
 	mu         sync.Mutex // guards all below
 	inbox      input
 	inboxBytes int
 	ran        bool
 	nextID     uint64
-	proposals  int   // between Propose and its answer
-	pending    int64 // bytes of commands between Propose and its answer
 	waiters    map[uint64]chan completion
 	applied    uint64
 	reached    []appliedWait // by arrival

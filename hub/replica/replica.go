@@ -36,7 +36,7 @@ var (
 // Options of a replica. Member must be set.
 type Options struct {
 	Member string       // this hub member's name
-	Slots  int          // commands under way at a time, 1 to 4096; default 256: more wait
+	Slots  int          // commands under way at a time, 1 to 4096; default 1024: more wait
 	Retry  retry.Policy // between attempts; default 10 ms to 500 ms, since every attempt waits for a leader by itself
 	Random retry.Random // default: the runtime's
 	// NoLeader is how long a command that was never on its way waits for a leader; default 5 s. Another member may have one.
@@ -48,7 +48,7 @@ type Options struct {
 }
 
 const (
-	defaultSlots = 256
+	defaultSlots = 1024
 	maxSlots     = 4096
 )
 

@@ -67,7 +67,7 @@ func run(ctx context.Context, o options) error {
 
 // work runs every procs-th seed and prints a report for each as a line of JSON.
 func work(o options) error {
-	debug.SetGCPercent(400)
+	debug.SetGCPercent(200)
 	out := json.NewEncoder(os.Stdout)
 	for i := o.worker; i < o.seeds; i += o.procs {
 		cfg := sim.Config{Seed: o.first + uint64(i), Faults: o.faults, Every: o.every, Devices: o.devices}

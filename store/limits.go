@@ -17,6 +17,9 @@ type Limits struct {
 	// block the rest.
 	Events      Quota  `cbor:"2,keyasint,omitempty"`
 	EventPrefix string `cbor:"3,keyasint,omitempty"`
+	// Needed are prefixes of keys that the hub is operated by, its members' turns and join tokens: they are refused at Max only, so that
+	// a full hub can be helped. Empty: none.
+	Needed [2]string `cbor:"4,keyasint"`
 }
 
 // QuotaSlack is by how many bytes an existing value may grow, per op, while its class is full: objects must be marked as
@@ -74,7 +77,12 @@ func (l *Limits) validate() error {
 	if err := l.Events.validate("events"); err != nil {
 		return err
 	}
-	return checkText("event prefix", l.EventPrefix, MaxKeyBytes, false)
+	for _, p := range append(l.Needed[:], l.EventPrefix) {
+		if err := checkText("prefix", p, MaxKeyBytes, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *Trim) validate() error {

@@ -11,6 +11,9 @@ import (
 // Keys are PLURAL/NAMESPACE/NAME or, for cluster-scoped kinds, PLURAL/NAME. Names hold no slash. Records of the hub's own
 // start with "~" and are never objects.
 
+// OwnPrefix is that of the hub's own records.
+const OwnPrefix = "~"
+
 func keyOf(ref api.Ref) string {
 	if ref.Kind.Namespaced {
 		return ref.Kind.Plural + "/" + ref.Namespace + "/" + ref.Name

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/hub/registry"
 	"github.com/drover-fleet/drover/store"
 )
 
@@ -32,6 +34,9 @@ func (g Growth) withDefaults() Growth {
 	}
 	if g.Limits.EventPrefix == "" {
 		g.Limits.EventPrefix = "events/"
+	}
+	if g.Limits.Needed == [2]string{} {
+		g.Limits.Needed = [2]string{registry.OwnPrefix, registry.KeyOf(api.Ref{Kind: api.KindJoinToken})}
 	}
 	if g.JournalBytes == 0 {
 		g.JournalBytes = 256 << 20

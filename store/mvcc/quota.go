@@ -68,6 +68,9 @@ func (t *transaction) refuse(changes []change) error {
 			continue
 		}
 		added[c] += pairBytes(&ch.kv)
+		if t.needed(ch.kv.Key) {
+			continue
+		}
 		growth[c] += pairBytes(&ch.kv)
 		if ch.prev != nil {
 			growth[c] -= store.QuotaSlack
@@ -83,6 +86,16 @@ func (t *transaction) refuse(changes []change) error {
 		}
 	}
 	return nil
+}
+
+// needed tells keys that are refused at Max only.
+func (s *state) needed(key string) bool {
+	for _, p := range s.limits.Needed {
+		if p != "" && strings.HasPrefix(key, p) {
+			return true
+		}
+	}
+	return false
 }
 
 // pairBytes is about what a version takes.
@@ -146,7 +159,10 @@ func encodeLimits(l store.Limits) []byte {
 		b = binary.AppendUvarint(b, q.High)
 		b = binary.AppendUvarint(b, q.Low)
 	}
-	return appendString(b, l.EventPrefix)
+	for _, p := range append([]string{l.EventPrefix}, l.Needed[:]...) {
+		b = appendString(b, p)
+	}
+	return b
 }
 
 func (s *state) decodeLimits(b []byte) (ok bool) {
@@ -154,7 +170,9 @@ func (s *state) decodeLimits(b []byte) (ok bool) {
 	for _, q := range []*store.Quota{&s.limits.Data, &s.limits.Events} {
 		q.Max, q.High, q.Low = p.uvarint(), p.uvarint(), p.uvarint()
 	}
-	s.limits.EventPrefix = string(p.bytes())
+	for _, prefix := range []*string{&s.limits.EventPrefix, &s.limits.Needed[0], &s.limits.Needed[1]} {
+		*prefix = string(p.bytes())
+	}
 	return !p.bad
 }
 

@@ -66,6 +66,22 @@ func TestF30FullStoreIsFreedByDeletionAndCompactionAlone(t *testing.T) {
 	}
 }
 
+func TestF30FullStoreTakesWhatItIsOperatedByUpToItsMaximum(t *testing.T) {
+	b := newBench(t)
+	limits := smallLimits
+	limits.Needed = [2]string{"~", "tokens/"}
+	b.limit(limits)
+	b.fill("a/")
+	b.write(put("~turn/h1", "wanted"), put("tokens/new", "1"))
+	wantQuota(t, "a set with another write", b.do(&store.Command{Ops: []store.Op{put("~turn/h2", "wanted"), put("b", "1")}}))
+	full := b.fill("~x/")
+	if full.Used+2000 < full.Max {
+		t.Errorf("got %v, want a refusal near the maximum only", full)
+	}
+	b.reopen()
+	wantEqual(t, "limits after a start", b.s.Usage().Limits, limits)
+}
+
 func wantQuota(t *testing.T, what string, r store.Result) {
 	t.Helper()
 	var full *store.QuotaError

@@ -24,7 +24,7 @@ func TestF31UpkeepBringsTheStoreWithinItsBoundsAndTheFileInItsTurn(t *testing.T)
 	}
 	growth := replica.Growth{
 		KeepRevisions: 50, KeepFor: time.Nanosecond, JournalFor: time.Nanosecond,
-		Limits: store.Limits{Data: store.Quota{Max: 9 << 20, High: 8 << 20, Low: 7 << 20}, Events: store.Quota{Max: 9 << 20, High: 8 << 20, Low: 7 << 20}, EventPrefix: "events/"},
+		Limits: store.Limits{Data: store.Quota{Max: 9 << 20, High: 8 << 20, Low: 7 << 20}, Events: store.Quota{Max: 9 << 20, High: 8 << 20, Low: 7 << 20}, EventPrefix: "events/", Needed: [2]string{"~", "tokens/"}},
 	}
 	u, err := replica.NewUpkeep(r, growth, replica.UpkeepOptions{Every: 5 * time.Millisecond, Pause: time.Millisecond, TrimEvery: time.Millisecond, Wasted: 64 << 10})
 	if err != nil {

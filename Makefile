@@ -8,7 +8,7 @@ STATIC   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 # Everything but what needs real processes (e2e) or a file system of its own (power), or judges the tree itself (arch).
 UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch -e /test/power -e /test/chaos)
 
-.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos kills lint arch bench-agent bench-idle bench-store clean
+.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos catchup kills lint arch bench-agent bench-idle bench-store clean
 
 build: ## the three programs, static, for this machine
 	@$(STATIC) -o bin/ ./cmd/...
@@ -29,7 +29,7 @@ test: ## pure, bubble and cluster tests, with the race detector
 	@$(GO) run ./test/setup /usr/bin/gcc
 	@$(GO) test -race -timeout 10m $(UNIT)
 
-SEEDS ?= 20
+SEEDS ?= 200
 sim: ## a hub and a fleet of 20 under faults for an hour, for SEEDS new seeds; a breach prints what replays it
 	@$(GO) run ./test/sim/run -seeds $(SEEDS)
 
@@ -43,6 +43,9 @@ e2e: build ## real binaries, real processes, real containerd
 power: CUTS ?= 1000
 power: ## power cuts for raft.db and the state file, CUTS each
 	@$(GO) test -count=1 -v -timeout 0 ./test/power -cuts $(CUTS)
+
+catchup: ## a member returns after a million writes over 1 MB/s with two cuts
+	@$(GO) test -count=1 -v -timeout 60m ./test/cluster -run TestF37MemberReturns -catchup.full
 
 kills: ROUNDS ?= 1000
 kills: ## three members killed at once in the middle of anything, ROUNDS times

@@ -51,7 +51,14 @@ func (c *user) answered(since time.Duration) bool { return c.heard >= since }
 
 func (c *user) streams() []history.Stream { return c.watch.all() }
 
-func (c *user) next() { c.w.after(c.w.about(c.w.usual(thinking)), c.act) }
+// next thinks for a while. In the quiet at the end nobody thinks for long, so that silence shows.
+func (c *user) next() {
+	mean := c.w.usual(thinking)
+	if c.w.quiet {
+		mean = thinking
+	}
+	c.w.after(min(c.w.about(mean), settle/3), c.act)
+}
 
 // act begins one operation.
 func (c *user) act() {

@@ -99,14 +99,14 @@ func putCBOR(b *bbolt.Bucket, key []byte, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", key, err)
 	}
-	return b.Put(key, data)
+	return b.Put(key, seal(data))
 }
 
 // readCBOR leaves v alone when the key is absent.
 func readCBOR(b *bbolt.Bucket, key []byte, v any) (found bool, err error) {
-	data := b.Get(key)
-	if data == nil {
-		return false, nil
+	data, err := unseal(b, key)
+	if data == nil || err != nil {
+		return false, err
 	}
 	if err := cbor.Unmarshal(data, v); err != nil {
 		return true, fmt.Errorf("decode %s: %w", key, err)
@@ -127,7 +127,7 @@ func putHard(b *bbolt.Bucket, h *pb.HardState) error {
 	if err != nil {
 		return fmt.Errorf("encode hard state: %w", err)
 	}
-	return b.Put(keyHard, data)
+	return b.Put(keyHard, seal(data))
 }
 
 func readMeta(b *bbolt.Bucket) (Meta, error) {
@@ -142,12 +142,15 @@ func readMeta(b *bbolt.Bucket) (Meta, error) {
 	if err := errors.Join(errID, errBegin, errRecords, errConf, errPending); err != nil {
 		return Meta{}, err
 	}
-	if data := b.Get(keyHard); data != nil {
+	data, err := unseal(b, keyHard)
+	if err != nil {
+		return Meta{}, err
+	}
+	if data != nil {
 		if err := proto.Unmarshal(data, m.Hard); err != nil {
 			return Meta{}, fmt.Errorf("decode hard state: %w", err)
 		}
 	}
-	var err error
 	if m.Conf, err = conf.unpack(); err != nil {
 		return Meta{}, err
 	}

@@ -16,7 +16,7 @@ import (
 const (
 	pieceKeyBytes = 12 // index, number of the piece
 	pieceBytes    = (4096-16)/4 - 16 - pieceKeyBytes
-	sizeBytes     = 4 // before the first piece: encoded size of the entry
+	headBytes     = 4 + sumBytes // before the first piece: encoded size of the entry, and the checksum of what is encoded
 )
 
 var errPieces = errors.New("pieces of an entry are missing")
@@ -37,10 +37,12 @@ func parsePieceKey(k []byte) (index uint64, piece int, err error) {
 // putEntry stores an entry behind all others.
 func putEntry(b *bbolt.Bucket, e *pb.Entry) error {
 	size := proto.Size(e)
-	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(binary.BigEndian.AppendUint32(make([]byte, 0, sizeBytes+size), uint32(size)), e) //nolint:gosec // as above
+	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(make([]byte, headBytes, headBytes+size), e)
 	if err != nil {
 		return fmt.Errorf("encode entry %d: %w", e.GetIndex(), err)
 	}
+	binary.BigEndian.PutUint32(data, uint32(size)) //nolint:gosec // as above
+	binary.BigEndian.PutUint32(data[4:], sumOf(data[headBytes:]))
 	for piece := 0; len(data) > 0; piece++ {
 		n := min(len(data), pieceBytes)
 		if err := b.Put(pieceKey(e.GetIndex(), piece), data[:n:n]); err != nil {
@@ -57,11 +59,11 @@ func nextEntry(c *bbolt.Cursor, k, v []byte) (e *pb.Entry, size int, nextK, next
 	if err != nil {
 		return nil, 0, nil, nil, err
 	}
-	if piece != 0 || len(v) < sizeBytes {
+	if piece != 0 || len(v) < headBytes {
 		return nil, 0, nil, nil, fmt.Errorf("entry %d: %w", index, errPieces)
 	}
 	size = int(binary.BigEndian.Uint32(v))
-	data := v[sizeBytes:]
+	sum, data := binary.BigEndian.Uint32(v[4:]), v[headBytes:]
 	k, v = c.Next()
 	if len(data) < size {
 		data = append(make([]byte, 0, min(size, 1<<20)), data...)
@@ -75,6 +77,9 @@ func nextEntry(c *bbolt.Cursor, k, v []byte) (e *pb.Entry, size int, nextK, next
 		}
 		data = append(data, v...)
 		k, v = c.Next()
+	}
+	if len(data) != size || sumOf(data) != sum {
+		return nil, 0, nil, nil, fmt.Errorf("entry %d: %w", index, errDamaged)
 	}
 	e = &pb.Entry{}
 	if err := proto.Unmarshal(data, e); err != nil {

@@ -22,6 +22,9 @@ const (
 	kindStream = 2
 )
 
+// errHandshake is how strangers and scanners end, as often as they like.
+var errHandshake = errors.New("handshake")
+
 var errFrameSize = errors.New("frame is larger than its limit")
 
 // dial opens a verified connection of one kind to a member. A certificate of another member is refused: an address may
@@ -78,7 +81,11 @@ func (t *Transport) serve(ctx context.Context, raw net.Conn, h consensus.Handler
 	defer stop()
 	defer func() { _ = raw.Close() }()
 	err := t.serveConn(ctx, raw, h)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case errors.Is(err, errHandshake):
+		t.cfg.Logger.Debug("connection refused", "from", raw.RemoteAddr().String(), "err", err)
+	case !errors.Is(err, io.EOF):
 		t.cfg.Logger.Info("connection from member ended", "from", raw.RemoteAddr().String(), "err", err)
 	}
 }
@@ -93,7 +100,7 @@ func (t *Transport) serveConn(ctx context.Context, raw net.Conn, h consensus.Han
 		return err
 	}
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return fmt.Errorf("handshake: %w", err)
+		return fmt.Errorf("%w: %w", errHandshake, err)
 	}
 	state := conn.ConnectionState()
 	if len(state.VerifiedChains) == 0 {
@@ -106,6 +113,10 @@ func (t *Transport) serveConn(ctx context.Context, raw net.Conn, h consensus.Han
 	if err := t.cfg.Verify(name); err != nil {
 		return fmt.Errorf("member %q: %w", name, err)
 	}
+	if !t.door.prove(raw, name) {
+		return fmt.Errorf("member %q has %d connections already", name, t.cfg.PerMember)
+	}
+	defer t.door.leave(name)
 	greeting := make([]byte, len(magic)+1)
 	if _, err := io.ReadFull(conn, greeting); err != nil {
 		return err

@@ -35,7 +35,8 @@ type Config struct {
 	AliveEvery   time.Duration // 5 s: signs of life on an idle connection
 	BackoffMax   time.Duration // 1 s: between attempts to dial, with full jitter; short, since members are few
 	QueueBytes   int           // 32 MiB: frames that wait for one member
-	MaxConns     int           // 64: connections accepted at a time
+	Strangers    int           // 64: accepted connections that have not shown a certificate yet; with more the oldest go
+	PerMember    int           // 16: accepted connections of one member
 }
 
 func (c Config) withDefaults() Config {
@@ -52,8 +53,11 @@ func (c Config) withDefaults() Config {
 	if c.QueueBytes == 0 {
 		c.QueueBytes = 2 * consensus.MaxFrame
 	}
-	if c.MaxConns == 0 {
-		c.MaxConns = 64
+	if c.Strangers == 0 {
+		c.Strangers = 64
+	}
+	if c.PerMember == 0 {
+		c.PerMember = 16
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -80,14 +84,14 @@ func (c Config) validate() error {
 
 // Transport implements consensus.Transport.
 type Transport struct {
-	cfg Config
+	cfg  Config
+	door *door
 
 	mu      sync.Mutex // guards below
 	ctx     context.Context
 	handler consensus.Handler
 	group   *sync.WaitGroup // goroutines of the present Run
 	links   map[linkKey]*outLink
-	conns   int
 }
 
 // linkKey names an outgoing stream. A member that moves gets a new one; the old one ends when idle.
@@ -99,7 +103,7 @@ func New(cfg Config) (*Transport, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Transport{cfg: cfg, links: map[linkKey]*outLink{}}, nil
+	return &Transport{cfg: cfg, door: newDoor(cfg.Strangers, cfg.PerMember), links: map[linkKey]*outLink{}}, nil
 }
 
 // Addr is where the transport listens.
@@ -126,6 +130,8 @@ func (t *Transport) Run(ctx context.Context, h consensus.Handler) error {
 
 func (t *Transport) accept(ctx context.Context, h consensus.Handler, group *sync.WaitGroup) error {
 	var pause backoff
+	var told time.Time
+	turned := 0 // connections ended for others since then
 	for {
 		conn, err := t.cfg.Listener.Accept()
 		switch {
@@ -144,33 +150,22 @@ func (t *Transport) accept(ctx context.Context, h consensus.Handler, group *sync
 			continue
 		}
 		pause = backoff{}
-		if !t.admit() {
-			t.cfg.Logger.Warn("too many connections", "limit", t.cfg.MaxConns, "from", conn.RemoteAddr())
-			_ = conn.Close()
-			continue
+		if goes := t.door.enter(conn); goes != nil {
+			_ = goes.Close()
+			if turned++; time.Since(told) > tellEvery {
+				t.cfg.Logger.Warn("connections that show no certificate were ended: there are too many", "limit", t.cfg.Strangers, "ended", turned, "from", goes.RemoteAddr())
+				told, turned = time.Now(), 0
+			}
 		}
 		group.Go(func() {
-			defer t.release()
+			defer t.door.forget(conn)
 			t.serve(ctx, conn, h)
 		})
 	}
 }
 
-func (t *Transport) admit() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.conns >= t.cfg.MaxConns {
-		return false
-	}
-	t.conns++
-	return true
-}
-
-func (t *Transport) release() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.conns--
-}
+// tellEvery bounds what strangers can make the log grow by.
+const tellEvery = 10 * time.Second
 
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {

@@ -53,6 +53,9 @@ type Server struct {
 	Backend Backend
 	Limits  Limits
 	Logger  *slog.Logger
+	// IsMember, when set, says whether a name is that of a member now: a certificate outlives its owner's removal. It is asked as a
+	// connection begins, and every second as long as it stands.
+	IsMember func(name string) bool
 	// Observe, when set, hears of each request that was answered: its verb, CodeOK or the name of its failure, and how long it
 	// took; of a watch, when it began or failed. It must not block.
 	Observe func(verb, code string, took time.Duration)
@@ -86,7 +89,8 @@ func (s *Server) Serve(ctx context.Context, conn *tls.Conn) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	defer cancel()
-	if err := checkMember(conn.ConnectionState()); err != nil {
+	name, err := s.checkMember(conn.ConnectionState())
+	if err != nil {
 		s.Logger.Info("store connection refused", "from", conn.RemoteAddr().String(), "err", err)
 		return err
 	}
@@ -94,7 +98,8 @@ func (s *Server) Serve(ctx context.Context, conn *tls.Conn) error {
 	defer s.conns.Add(-1)
 	limits := s.Limits.withDefaults()
 	c := &serverConn{
-		s: s, limits: limits, out: newOutbox(conn), slots: make(chan struct{}, limits.UnderWay), watches: map[uint64]context.CancelFunc{},
+		s: s, name: name, limits: limits, out: newOutbox(conn), slots: make(chan struct{}, limits.UnderWay), lanes: make(chan struct{}, lanes),
+		watches: map[uint64]context.CancelFunc{},
 	}
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -102,7 +107,8 @@ func (s *Server) Serve(ctx context.Context, conn *tls.Conn) error {
 			cancel()
 		}
 	})
-	err := c.read(ctx, bufio.NewReaderSize(conn, ioBuffer), &group)
+	group.Go(func() { c.watchMembership(ctx, cancel) })
+	err = c.read(ctx, bufio.NewReaderSize(conn, ioBuffer), &group)
 	cancel()
 	group.Wait()
 	if errors.Is(err, io.EOF) || ctx.Err() != nil && !errors.Is(err, errFrame) {
@@ -111,23 +117,54 @@ func (s *Server) Serve(ctx context.Context, conn *tls.Conn) error {
 	return err
 }
 
-// checkMember lets only members in: by the certificate that the connection has shown.
-func checkMember(state tls.ConnectionState) error {
+// checkMember lets only members in, by the certificate that the connection has shown, and returns whose it is.
+func (s *Server) checkMember(state tls.ConnectionState) (name string, err error) {
 	if len(state.VerifiedChains) == 0 {
-		return errors.New("no client certificate")
+		return "", errors.New("no client certificate")
 	}
 	leaf := state.VerifiedChains[0][0]
+	name = leaf.Subject.CommonName
 	if !slices.Equal(leaf.Subject.Organization, []string{wire.OrgHubs}) {
-		return fmt.Errorf("the certificate of %q is not a hub member's", leaf.Subject.CommonName)
+		return "", fmt.Errorf("the certificate of %q is not a hub member's", name)
+	}
+	return name, s.stillMember(name)
+}
+
+func (s *Server) stillMember(name string) error {
+	if s.IsMember != nil && !s.IsMember(name) {
+		return fmt.Errorf("%s is no member of the hub any more, or not yet one as far as this member knows", name)
 	}
 	return nil
 }
 
+// memberEvery is how soon a removed member's connections end.
+const memberEvery = time.Second
+
+// watchMembership ends the connection once its owner is removed, also when it only watches.
+func (c *serverConn) watchMembership(ctx context.Context, end context.CancelFunc) {
+	tick := time.NewTicker(memberEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := c.s.stillMember(c.name); err != nil {
+				c.s.Logger.Info("store connection ended", "err", err)
+				end()
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 type serverConn struct {
 	s      *Server
+	name   string // the member's at the other end
 	limits Limits
 	out    *outbox
 	slots  chan struct{} // one a proposal or read under way
+	lanes  chan struct{} // one a read of the store
 
 	mu      sync.Mutex // guards watches
 	watches map[uint64]context.CancelFunc
@@ -172,7 +209,10 @@ func (c *serverConn) answer(ctx context.Context, f frame) {
 		c.s.observe(VerbPropose, began, cmp.Or(err, refused))
 		return
 	}
-	reply, err := c.rangeOf(ctx, f.body)
+	in := &lane{of: c.lanes}
+	defer in.leave()
+	reply, err := c.rangeOf(ctx, f.body, in)
+	c.out.room() // who does not read gets no further answers made
 	c.reply(f.id, kindRead, reply, err)
 	c.s.observe(VerbRange, began, err)
 }
@@ -206,9 +246,34 @@ func (c *serverConn) propose(ctx context.Context, body []byte) (reply *resultRep
 }
 
 const (
-	rangePage = 128     // keys read at a time, so that few large values are in memory
-	maxRead   = 4 << 20 // bytes of keys and values after which an answer ends with More
+	rangePage = 128      // keys read at a time, so that few large values are in memory
+	maxRead   = 4 << 20  // bytes of keys and values after which an answer ends with More
+	smallRead = 64 << 10 // bytes that each answer under way may have in memory; larger ones hold their lane until they are on their way out
+	lanes     = 8        // reads of one connection at a time
 )
+
+// lane is the right to read the store, and to keep what was read in memory.
+type lane struct {
+	of   chan struct{}
+	held bool
+}
+
+func (l *lane) enter(ctx context.Context) error {
+	select {
+	case l.of <- struct{}{}:
+		l.held = true
+		return nil
+	case <-ctx.Done():
+		return fault.SlowDown(time.Second, "large answers to this connection wait to be taken: read them, or ask for less at a time")
+	}
+}
+
+func (l *lane) leave() {
+	if l.held {
+		<-l.of
+		l.held = false
+	}
+}
 
 // fresh waits until the member can answer. What stands at a given revision does not change, so to have come there is enough.
 func (c *serverConn) fresh(ctx context.Context, rq *rangeRequest) error {
@@ -221,7 +286,7 @@ func (c *serverConn) fresh(ctx context.Context, rq *rangeRequest) error {
 	return c.s.Backend.Barrier(ctx)
 }
 
-func (c *serverConn) rangeOf(ctx context.Context, body []byte) (*rangeReply, error) {
+func (c *serverConn) rangeOf(ctx context.Context, body []byte, in *lane) (*rangeReply, error) {
 	var rq rangeRequest
 	if err := decode(body, &rq); err != nil {
 		return nil, fault.BadRequest.Wrap(err)
@@ -231,6 +296,9 @@ func (c *serverConn) rangeOf(ctx context.Context, body []byte) (*rangeReply, err
 			max(len(rq.Start), len(rq.End)), rq.Limit, store.MaxKeyBytes)
 	}
 	if err := c.fresh(ctx, &rq); err != nil {
+		return nil, err
+	}
+	if err := in.enter(ctx); err != nil {
 		return nil, err
 	}
 	out := &rangeReply{}
@@ -257,6 +325,9 @@ func (c *serverConn) rangeOf(ctx context.Context, body []byte) (*rangeReply, err
 		}
 		out.More = res.More
 		if !res.More || rq.Limit > 0 && len(out.KVs) >= rq.Limit {
+			if size <= smallRead {
+				in.leave()
+			}
 			return out, nil
 		}
 		next.Start, next.Revision = res.KVs[len(res.KVs)-1].Key+"\x00", res.Revision

@@ -179,7 +179,7 @@ func (h *Hub) openServices() (err error) {
 	if err != nil {
 		return err
 	}
-	h.kv = &kv.Server{Backend: h.replica, Logger: h.log, Observe: h.metrics.KV}
+	h.kv = &kv.Server{Backend: h.replica, Logger: h.log, Observe: h.metrics.KV, IsMember: h.isMember}
 	h.follow()
 	return nil
 }

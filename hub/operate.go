@@ -12,6 +12,7 @@ import (
 	"github.com/drover-fleet/drover/client/remote"
 	"github.com/drover-fleet/drover/consensus"
 	"github.com/drover-fleet/drover/hub/apiserver"
+	"github.com/drover-fleet/drover/hub/enroll"
 	"github.com/drover-fleet/drover/store"
 )
 
@@ -55,6 +56,9 @@ func (h *Hub) removeMember(ctx context.Context, q url.Values) (any, error) {
 		}
 	}
 	h.log.Warn("an operator removes a member", "removed", m.Name)
+	if err := enroll.ForgetJoins(ctx, h.replica, "hub:"+h.id.Name, m.Name); err != nil {
+		return nil, err
+	}
 	err = h.node.RemoveMember(ctx, m.ID)
 	if errors.Is(err, consensus.ErrRemoved) && m.Name == h.id.Name {
 		return nil, nil // it is out, and learned it before the answer to its own question

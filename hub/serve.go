@@ -69,15 +69,16 @@ func (h *Hub) listen(ctx context.Context) error {
 func (h *Hub) handler(ctx context.Context) (http.Handler, error) {
 	operators, err := apiserver.New(apiserver.Config{
 		Clients: h.registry, Why: h.registry, Logs: h.gateway, Contacts: h.contacts,
-		Members: apiserver.MembersFunc(h.members), Operations: h.operations(), Ready: h.checks(), Member: h.id.Name, Version: h.cfg.Version,
+		Members: apiserver.MembersFunc(h.members), Operations: h.operations(), Ready: h.checks(), Member: h.id.Name, IsMember: h.isMember, Version: h.cfg.Version,
 		Peer: h.peers, Logger: h.log, Lasting: ctx, Metrics: h.metrics.Text, Observe: h.metrics.API,
 	})
 	if err != nil {
 		return nil, err
 	}
-	devices := httpgw.New(httpgw.Config{Devices: h.gateway, Contacts: h.contacts, Enroller: h.enroller, Logger: h.log})
+	devices := httpgw.New(httpgw.Config{Devices: h.gateway, Contacts: h.contacts, Enroller: h.enroller, Logger: h.log, IsMember: h.isMember})
 	return router{operators: operators, devices: devices, members: map[string]http.Handler{
-		pathHashes: membersOnly(h.serveHashes), pathStatus: membersOnly(h.serveStatus), pathHistory: membersOnly(h.serveHistory),
+		pathHashes: h.membersOnly(h.serveHashes), pathStatus: h.membersOnly(h.serveStatus),
+		pathHistory: anyMember(h.serveHistory), // also for those that were left behind: it is how they learn of it
 	}}, nil
 }
 

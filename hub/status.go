@@ -31,14 +31,29 @@ const (
 	statusTime = 3 * time.Second
 )
 
+// isMember tells whether a name is that of a member of the group now, as far as this member knows. Certificates are good for a year, and
+// what a member may do ends when it is removed.
+func (h *Hub) isMember(name string) bool {
+	return slices.ContainsFunc(h.node.Members(), func(m consensus.Member) bool { return m.Name == name })
+}
+
 // membersOnly serves what members ask of each other.
-func membersOnly(serve func(http.ResponseWriter, *http.Request)) http.Handler {
+func (h *Hub) membersOnly(serve http.HandlerFunc) http.Handler {
+	return asMember(serve, h.isMember)
+}
+
+// anyMember serves also who was a member.
+func anyMember(serve http.HandlerFunc) http.Handler {
+	return asMember(serve, func(string) bool { return true })
+}
+
+func asMember(serve http.HandlerFunc, may func(name string) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 			http.Error(w, "members only", http.StatusForbidden)
 			return
 		}
-		if _, err := peerName(*r.TLS); err != nil {
+		if name, err := peerName(*r.TLS); err != nil || !may(name) {
 			http.Error(w, "members only", http.StatusForbidden)
 			return
 		}

@@ -30,8 +30,9 @@ func (u User) Actor() string {
 	return "anonymous"
 }
 
-// authenticate says who it is. A hub member may speak for a person whose request it passes on; nobody else may.
-func authenticate(r *http.Request, rt route) (User, error) {
+// authenticate says who it is. A hub member may speak for a person whose request it passes on; nobody else may, and no member that was
+// removed.
+func (s *Server) authenticate(r *http.Request, rt route) (User, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		if rt.public() {
 			return User{}, nil
@@ -44,6 +45,8 @@ func authenticate(r *http.Request, rt route) (User, error) {
 	}
 	behalf := r.Header.Get(remote.HeaderOnBehalfOf)
 	switch {
+	case u.Group == wire.OrgHubs && !rt.public() && s.cfg.IsMember != nil && !s.cfg.IsMember(u.Name):
+		return u, fault.Forbidden.Errorf("%s is no member of the hub any more, or not yet one as far as %s knows", u.Name, s.cfg.Member)
 	case behalf == "":
 		return u, nil
 	case u.Group != wire.OrgHubs:

@@ -102,6 +102,9 @@ type Config struct {
 	// a watch or a log, which last as long as the client likes. It must not block.
 	Observe func(verb string, code int, took time.Duration, lasting bool)
 
+	// IsMember, when set, says whether a name is that of a member now: a certificate outlives its owner's removal.
+	IsMember func(name string) bool
+
 	Member  string // this member's name
 	Version string // of Drover, as "0.1.0"
 	// Peer carries requests to other members with this member's certificate; logs are passed on by it. It must bound the wait

@@ -82,7 +82,7 @@ func (x *exchange) pipeline() error {
 	if err := x.capBody(); err != nil {
 		return err
 	}
-	if x.user, err = authenticate(x.r, x.route); err != nil {
+	if x.user, err = x.s.authenticate(x.r, x.route); err != nil {
 		return err
 	}
 	if err := authorize(x.user, x.route); err != nil {

@@ -81,6 +81,39 @@ func (r *records) Create(ctx context.Context, values map[string][]byte) error {
 	return err
 }
 
+// ForgetJoins forgets the keys by which a member has joined. Whoever holds one of them needs a token with uses left from then on, as a
+// stranger does.
+func ForgetJoins(ctx context.Context, b Backend, actor, member string) error {
+	if err := b.Barrier(ctx); err != nil {
+		return err
+	}
+	c := &store.Command{Actor: actor}
+	rq := store.RangeRequest{Start: prefixJoin, End: store.PrefixEnd(prefixJoin), Limit: forgetPage}
+	for more := true; more; {
+		res, err := b.Range(ctx, rq)
+		if err != nil {
+			return fmt.Errorf("read who joined: %w", err)
+		}
+		for i := range res.KVs {
+			if kv := &res.KVs[i]; string(kv.Value) == member {
+				c.Ops = append(c.Ops, store.Op{Type: store.OpDelete, Key: kv.Key, Note: store.Note{Verb: "delete", Object: kv.Key}})
+			}
+			rq.Start = res.KVs[i].Key + "\x00"
+		}
+		rq.Revision, more = res.Revision, res.More
+	}
+	if len(c.Ops) == 0 {
+		return nil
+	}
+	res, err := b.Propose(ctx, c)
+	if err == nil {
+		err = res.Err
+	}
+	return err
+}
+
+const forgetPage = 256 // records read at a time
+
 // caRecord is what ~ca holds.
 type caRecord struct {
 	Certificate []byte `cbor:"1,keyasint"` // DER

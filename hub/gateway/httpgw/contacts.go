@@ -28,7 +28,10 @@ type contactsMessage struct {
 }
 
 func (h *handler) contacts(w http.ResponseWriter, r *http.Request) {
-	_, err := clientCert(r, wire.OrgHubs)
+	cert, err := clientCert(r, wire.OrgHubs)
+	if err == nil && h.c.IsMember != nil && !h.c.IsMember(cert.Subject.CommonName) {
+		err = fault.Forbidden.Errorf("%s is no member of the hub any more", cert.Subject.CommonName)
+	}
 	if err == nil {
 		var m contactsMessage
 		if err = read(w, r, maxContacts, &m); err == nil {

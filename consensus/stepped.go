@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/drover-fleet/drover/consensus/raftlog"
 )
 
 // Stepped is a Node that is never run: a simulator drives its core, its log and its machine by hand, in an order of its own and
@@ -15,10 +13,9 @@ import (
 //
 // Not safe for concurrent use.
 type Stepped struct {
-	n      *Node
-	have   uint64 // the machine has applied up to here
-	ride   raftlog.Batch
-	riding bool
+	n    *Node
+	have uint64 // the machine has applied up to here
+	ride rider
 }
 
 // Answer is the outcome of a call by its id: the result of a command, or nil for reads and changes of membership.
@@ -58,7 +55,7 @@ func stepped(n *Node, err error) (*Stepped, error) {
 		return nil, err
 	}
 	n.ran = true // it never does
-	return &Stepped{n: n, have: n.cfg.Applied}, nil
+	return &Stepped{n: n, have: n.cfg.Applied, ride: rider{n: n}}, nil
 }
 
 // Close lets go of raft.db. What was not written is lost, as in a crash.
@@ -173,14 +170,13 @@ func (s *Stepped) Write(w LogWork, between func() bool) error {
 	var acks []persistAck
 	for _, one := range w.works {
 		if one.install == nil && one.reset == nil {
-			s.ride.Merge(one.batch)
-			s.riding = true
+			s.ride.add(one.batch)
 			if len(one.acks) > 0 {
 				acks = append(acks, persistAck{gen: one.gen, acks: one.acks})
 			}
 			continue
 		}
-		if err := s.append(s.riding, acks); err != nil {
+		if err := s.append(true, acks); err != nil {
 			return err
 		}
 		acks = nil
@@ -199,18 +195,17 @@ func (s *Stepped) Write(w LogWork, between func() bool) error {
 		}
 		s.n.post(func(in *input) { in.persisted = append(in.persisted, ack) })
 	}
-	return s.append(len(acks) > 0, acks)
+	return s.append(false, acks)
 }
 
-// append makes what rides durable if it is due. Steps that nobody waits for go along with the next.
-func (s *Stepped) append(due bool, acks []persistAck) error {
-	if !due {
+// append makes what rides durable if somebody waits for it, or all is set.
+func (s *Stepped) append(all bool, acks []persistAck) error {
+	if !all && len(acks) == 0 {
 		return nil
 	}
-	if err := s.n.sync(s.ride); err != nil {
+	if err := s.ride.settle(all); err != nil {
 		return err
 	}
-	s.ride, s.riding = raftlog.Batch{}, false
 	s.n.post(func(in *input) { in.persisted = append(in.persisted, acks...) })
 	return nil
 }

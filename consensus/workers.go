@@ -14,15 +14,11 @@ import (
 
 // runAppender makes log steps durable, everything that waits in one transaction.
 func (n *Node) runAppender(ctx context.Context) error {
-	var ride raftlog.Batch // steps that nobody waits for go along with the next
-	riding := false
+	ride := rider{n: n}
 	for {
 		select {
 		case <-ctx.Done():
-			if riding {
-				return errors.Join(ctx.Err(), n.log.Append(ride))
-			}
-			return ctx.Err()
+			return errors.Join(ctx.Err(), ride.settle(true))
 		case <-n.appender.ready:
 		}
 		works := n.appender.take()
@@ -30,19 +26,17 @@ func (n *Node) runAppender(ctx context.Context) error {
 			k := 0
 			var acks []persistAck
 			for k < len(works) && works[k].install == nil && works[k].reset == nil {
-				ride.Merge(works[k].batch)
-				riding = true
+				ride.add(works[k].batch)
 				if len(works[k].acks) > 0 {
 					acks = append(acks, persistAck{gen: works[k].gen, acks: works[k].acks})
 				}
 				k++
 			}
 			special := k < len(works)
-			if len(acks) > 0 || (special && riding) {
-				if err := n.sync(ride); err != nil {
+			if len(acks) > 0 || special {
+				if err := ride.settle(special); err != nil {
 					return err
 				}
-				ride, riding = raftlog.Batch{}, false
 			}
 			if special {
 				ack, err := n.replace(ctx, works[k])
@@ -58,6 +52,29 @@ func (n *Node) runAppender(ctx context.Context) error {
 			works = works[k:]
 		}
 	}
+}
+
+// rider holds steps that nobody needs to be durable: they go along with the next. A bare commit index is one: raft finds it again,
+// and a follower is told it after every write.
+type rider struct {
+	n     *Node
+	batch raftlog.Batch
+	some  bool
+}
+
+func (r *rider) add(b raftlog.Batch) {
+	r.batch.Merge(b)
+	r.some = true
+}
+
+// settle makes what was added durable if the acknowledgement of any of it depends on that, or all is set.
+func (r *rider) settle(all bool) error {
+	if !r.some || !all && !r.batch.Urgent(r.n.log.Meta().Hard) {
+		return nil
+	}
+	b := r.batch
+	r.batch, r.some = raftlog.Batch{}, false
+	return r.n.sync(b)
 }
 
 // sync makes a batch durable.

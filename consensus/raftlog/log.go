@@ -166,6 +166,14 @@ func (b *Batch) Merge(next Batch) {
 	b.Compact = max(b.Compact, next.Compact)
 }
 
+// Urgent tells whether anything that a member says of the batch holds only once it is durable, given the hard state that is: its
+// entries and what is recorded of others with them, its term and its vote. A commit index, a membership and what may be dropped
+// are none.
+func (b *Batch) Urgent(durable *pb.HardState) bool {
+	return len(b.Entries) > 0 || b.Records != nil ||
+		b.Hard != nil && (b.Hard.GetTerm() != durable.GetTerm() || b.Hard.GetVote() != durable.GetVote())
+}
+
 // Append writes the batch in one transaction and returns when it is durable.
 func (l *Log) Append(b Batch) error {
 	begin, err := l.compactionPoint(b.Compact)

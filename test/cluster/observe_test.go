@@ -139,3 +139,36 @@ func TestUnsafeRatiosOfTimesAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestACommitIndexAloneIsNotSynced: each write costs each member one sync, not another when it hears that the write is committed.
+func TestACommitIndexAloneIsNotSynced(t *testing.T) {
+	t.Parallel()
+	by := map[string]*seen{}
+	c := Start(t, 3, Options{Tune: func(cfg *consensus.Config) {
+		s := &seen{trips: map[string]int{}, lost: map[string]int{}}
+		by[cfg.Self.Name] = s
+		cfg.Observer = s.observer()
+	}})
+	leader := c.Leader()
+	c.WaitEqual()
+	before := map[string]int{}
+	for name, s := range by {
+		s.do(func() { before[name] = s.syncs })
+	}
+	const writes = 100
+	for i := range writes {
+		ctx, cancel := c.timeout()
+		if _, err := leader.Node.Propose(ctx, fmt.Appendf(nil, "one-%d", i)); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		c.WaitEqual()
+	}
+	for name, s := range by {
+		s.do(func() {
+			if n := s.syncs - before[name]; n > writes*12/10 {
+				t.Errorf("%s synced %d times for %d writes, one after another", name, n, writes)
+			}
+		})
+	}
+}

@@ -22,7 +22,7 @@ import (
 	"github.com/drover-fleet/drover/store/mvcc"
 )
 
-// catchupFull makes TestF37MemberReturnsOverASlowLinkWithTwoCuts take a million writes and 32 MiB of values, some minutes:
+// catchupFull makes TestF37MemberReturnsOverASlowLinkWithTwoCuts take a million writes and 30 MiB of values, some minutes:
 //
 //	go test ./test/cluster -run TestF37MemberReturns -timeout 30m -v -catchup.full
 var catchupFull = flag.Bool("catchup.full", false, "return after a million writes rather than a few thousand")
@@ -187,7 +187,7 @@ func TestF37MemberReturnsOverASlowLinkWithTwoCuts(t *testing.T) {
 	keys, writes, tick := 2000, 4000, 100*time.Millisecond // slow, so that load alone unseats nobody
 	keep := func(cfg *consensus.Config) { cfg.KeepEntries, cfg.CompactInterval, cfg.KeepBytes = 500, 20, 1<<20 }
 	if *catchupFull {
-		keys, writes, tick, keep = 32<<10, 1_000_000, 50*time.Millisecond, func(*consensus.Config) {}
+		keys, writes, tick, keep = 30<<10, 1_000_000, 50*time.Millisecond, func(*consensus.Config) {}
 	}
 	opts, proxies := behindProxies(t, "h1", "h2", "h3")
 	var record transfers

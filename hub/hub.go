@@ -257,6 +257,7 @@ func (h *Hub) serve(ctx context.Context) error {
 	group.Go(func() error { return h.lead(ctx) })
 	group.Go(func() error { return h.upkeep.Follow(ctx) })
 	group.Go(func() error { return h.compare(ctx) })
+	group.Go(func() error { return h.verify(ctx) })
 	group.Go(func() error { return h.watchHistory(ctx) })
 	group.Go(func() error { return h.listen(ctx) })
 	err := group.Wait()

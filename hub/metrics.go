@@ -16,6 +16,7 @@ type findings struct {
 	mu       sync.Mutex // guards below
 	clocks   map[string]time.Duration
 	diverged bool
+	damaged  bool
 	upkeep   map[string]error // by task
 }
 
@@ -42,6 +43,12 @@ func (f *findings) differ(is bool) {
 	f.diverged = is
 }
 
+func (f *findings) damage(is bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.damaged = is
+}
+
 func (f *findings) keptUp(task string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +61,7 @@ func (f *findings) keptUp(task string, err error) {
 func (f *findings) into(c *metrics.Condition) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c.Clocks, c.Diverged = maps.Clone(f.clocks), f.diverged
+	c.Clocks, c.Diverged, c.Damaged = maps.Clone(f.clocks), f.diverged, f.damaged
 	for _, err := range f.upkeep {
 		c.UpkeepErr = errors.Join(c.UpkeepErr, err)
 	}

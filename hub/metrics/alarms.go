@@ -39,6 +39,8 @@ type Condition struct {
 	Clocks map[string]time.Duration
 	// Diverged: this member's contents differ from another's.
 	Diverged bool
+	// Damaged: this member's file does not hold what was written to it.
+	Damaged bool
 	// UpkeepErr is why the last look at the store's bounds, or at its file, failed.
 	UpkeepErr error
 }
@@ -72,6 +74,7 @@ func Judge(c Condition) []Alarm {
 		alarm("disk_room", Critical, c.room()),
 		alarm("clock", Warning, c.clock()),
 		alarm("diverged", Critical, c.diverged()),
+		alarm("damaged", Critical, c.damaged()),
 		alarm("upkeep", Warning, c.upkeep()),
 	}
 }
@@ -133,6 +136,14 @@ func (c *Condition) diverged() string {
 		return ""
 	}
 	return "members hold different contents at the same index: the member that a majority contradicts is given the state again by itself; where no majority decides, replace one"
+}
+
+func (c *Condition) damaged() string {
+	if !c.Damaged {
+		return ""
+	}
+	return "the state file beside " + c.Status.LogPath + " does not hold what was written to it: the disk fails. Where a majority of others runs the member is given the state again by itself; " +
+		"else restore a backup, or replace the member. Replace the disk"
 }
 
 func (c *Condition) upkeep() string {

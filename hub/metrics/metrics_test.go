@@ -90,6 +90,7 @@ func TestAlarmsStandForTheirReasonOnly(t *testing.T) {
 		{"events full", Condition{Status: led, Usage: store.Usage{Events: 9, EventsFull: true, Limits: q}}, map[string]Severity{"events_full": Warning}},
 		{"room", Condition{Status: led, Free: 9, Size: 100}, map[string]Severity{"disk_room": Critical}},
 		{"clock behind", Condition{Status: led, Clocks: map[string]time.Duration{"h2": -3 * time.Second, "h3": time.Second}}, map[string]Severity{"clock": Warning}},
+		{"damaged", Condition{Status: led, Damaged: true}, map[string]Severity{"damaged": Critical}},
 		{"diverged", Condition{Status: led, Diverged: true}, map[string]Severity{"diverged": Critical}},
 		{"upkeep", Condition{Status: led, UpkeepErr: errors.New("no room")}, map[string]Severity{"upkeep": Warning}},
 	} {

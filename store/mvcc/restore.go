@@ -218,8 +218,11 @@ func (w *receiver) pair(in *snapshotReader) error {
 	return w.begin()
 }
 
+// ErrDamaged is returned by Verify where the file does not hold what was written to it.
+var ErrDamaged = errors.New("contents differ from what was written")
+
 // Verify reads the whole file and compares it with the hash that was kept while it was written. It finds what the disk has
-// changed since. Applying goes on meanwhile.
+// changed since (ErrDamaged). Applying goes on meanwhile.
 func (s *Store) Verify(ctx context.Context) error {
 	at, err := s.begin()
 	if err != nil {
@@ -249,7 +252,7 @@ func (s *Store) Verify(ctx context.Context) error {
 		}
 	}
 	if got != want.content || used != want.used {
-		return fmt.Errorf("verify state: contents of %s differ from what was written: re-seed this member", s.path)
+		return fmt.Errorf("verify state: %s: %w: re-seed this member", s.path, ErrDamaged)
 	}
 	return nil
 }

@@ -170,19 +170,37 @@ func (d dir) removeUnfinished() error {
 	return nil
 }
 
+// maxSmall bounds each of the member's files that are read whole, in bytes.
+const maxSmall = 64 << 10
+
+// read reads one of the small files.
+func (d dir) read(name string) ([]byte, error) {
+	switch info, err := os.Stat(d.path(name)); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular(): // a device or a pipe may have no end
+		return nil, fmt.Errorf("%s is no regular file", d.path(name))
+	}
+	return readSmall(d.path(name), maxSmall)
+}
+
 func (d dir) loadIdentity() (Identity, error) {
 	var id Identity
-	b, err := os.ReadFile(d.path(fileMember))
+	b, err := d.read(fileMember)
 	if errors.Is(err, fs.ErrNotExist) {
 		return id, d.notMember()
 	}
 	if err != nil {
 		return id, err
 	}
-	if err := json.Unmarshal(b, &id); err != nil {
-		return id, fmt.Errorf("read %s: %w", d.path(fileMember), err)
+	err = json.Unmarshal(b, &id)
+	if err == nil {
+		err = id.validate()
 	}
-	return id, id.validate()
+	if err != nil {
+		return id, fmt.Errorf("%w: %s says nothing of a member: put it back from a copy (it holds name, api, peer and clusterID): %w", ErrWrongDir, d.path(fileMember), err)
+	}
+	return id, nil
 }
 
 func (d dir) saveIdentity(id Identity) error {
@@ -249,11 +267,16 @@ func (d dir) loadCredentials() (*credentials, error) {
 	if _, err := os.Stat(d.path(fileCert)); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	cert, err := tls.LoadX509KeyPair(d.path(fileCert), d.path(fileKey))
+	certText, errCert := d.read(fileCert)
+	keyText, errKey := d.read(fileKey)
+	if err := errors.Join(errCert, errKey); err != nil {
+		return nil, fmt.Errorf("load member certificate: %w", err)
+	}
+	cert, err := tls.X509KeyPair(certText, keyText)
 	if err != nil {
 		return nil, fmt.Errorf("load member certificate: %w", err)
 	}
-	text, err := os.ReadFile(d.path(fileCA))
+	text, err := d.read(fileCA)
 	if err != nil {
 		return nil, fmt.Errorf("load CA: %w", err)
 	}
@@ -265,6 +288,9 @@ func (d dir) loadCredentials() (*credentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load CA: %w", err)
 	}
+	if err := cert.Leaf.CheckSignatureFrom(ca); err != nil {
+		return nil, fmt.Errorf("load member certificate: %s was not issued by the CA in %s: is one of them a file of another hub? %w", d.path(fileCert), fileCA, err)
+	}
 	roots := x509.NewCertPool()
 	roots.AddCert(ca)
 	return &credentials{cert: cert, roots: roots, ca: block.Bytes}, nil
@@ -272,7 +298,7 @@ func (d dir) loadCredentials() (*credentials, error) {
 
 // loadKey reads the member's key alone; os.ErrNotExist when there is none.
 func (d dir) loadKey() (*ecdsa.PrivateKey, error) {
-	text, err := os.ReadFile(d.path(fileKey))
+	text, err := d.read(fileKey)
 	if err != nil {
 		return nil, err
 	}

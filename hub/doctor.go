@@ -127,6 +127,11 @@ func (nowhere) Restore(uint64, io.Reader) error          { return errors.ErrUnsu
 
 func (x *examination) log(id Identity) *consensus.LogState {
 	const lost = "this member's log is damaged: remove the member (drover hub remove), move the directory away and join again; on a lone member restore a backup"
+	err := soundFile(x.d.path(fileLog))
+	if err != nil {
+		x.bad(lost, "raft.db cannot be read: %v", err)
+		return nil
+	}
 	log, err := consensus.ReadLog(string(x.d))
 	if err != nil {
 		x.bad(lost, "raft.db cannot be read: %v", err)
@@ -148,6 +153,11 @@ func (x *examination) state(ctx context.Context, id Identity, log *consensus.Log
 	const reseed = "move the file state away; the member is given the state again. On a lone member restore a backup"
 	if !exists(x.d.path(fileState)) {
 		x.warn("nothing, where the member has just joined: it is given the state when it starts", "there is no state file yet")
+		return
+	}
+	err := soundFile(x.d.path(fileState))
+	if err != nil {
+		x.bad(reseed, "the state cannot be read: %v", err)
 		return
 	}
 	s, err := mvcc.Open(x.d.path(fileState), mvcc.Options{})

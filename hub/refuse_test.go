@@ -156,12 +156,23 @@ func TestDoctorFindsWhatIsWrongInADirectory(t *testing.T) {
 		{"sound", func(dir) error { return nil }, ""},
 		{"no sealing key", func(d dir) error { return os.Remove(d.path(fileSealing)) }, "the sealing key cannot be read"},
 		{"raft.db is no log", func(d dir) error { return os.WriteFile(d.path(fileLog), make([]byte, 8192), 0o600) }, "raft.db cannot be read"},
-		{"state is no state", func(d dir) error { return os.WriteFile(d.path(fileState), make([]byte, 8192), 0o600) }, "the state cannot be opened"},
+		{"state is no state", func(d dir) error { return os.WriteFile(d.path(fileState), make([]byte, 8192), 0o600) }, "the state cannot be read"},
+		{"pages of raft.db are gone", func(d dir) error { return zeroPages(d.path(fileLog)) }, "raft.db cannot be read"},
+		{"pages of the state are gone", func(d dir) error { return zeroPages(d.path(fileState)) }, "the state cannot be read"},
+		{"raft.db is cut off", func(d dir) error { return os.Truncate(d.path(fileLog), 3*4096) }, "raft.db cannot be read"},
+		{"the state is cut off", func(d dir) error { return os.Truncate(d.path(fileState), 3*4096) }, "the state cannot be read"},
 		{"another member's log", func(d dir) error {
 			id, err := d.loadIdentity()
 			id.Name = "other"
 			return errors.Join(err, d.saveIdentity(id))
 		}, `raft.db belongs to member "h1", member.json to "other"`},
+		{"another hub's CA", func(d dir) error {
+			return os.WriteFile(d.path(fileCA), foreignCA(t), 0o600)
+		}, "was not issued by the CA"},
+		{"a key without an end", func(d dir) error {
+			return errors.Join(os.Remove(d.path(fileKey)), os.Symlink("/dev/zero", d.path(fileKey)))
+		}, "no regular file"},
+		{"a certificate of a GiB", func(d dir) error { return os.Truncate(d.path(fileCert), 1<<30) }, "is larger than"},
 		{"no certificate", func(d dir) error { return os.WriteFile(d.path(fileCert), nil, 0o600) }, "certificate cannot be read"},
 	} {
 		d := dir(t.TempDir())
@@ -180,6 +191,54 @@ func TestDoctorFindsWhatIsWrongInADirectory(t *testing.T) {
 		}
 		if got := strings.Join(troubles, "\n"); (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: got trouble %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// zeroPages makes all pages zero but the two roots.
+func zeroPages(path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	clear(b[2*4096:])
+	return os.WriteFile(path, b, 0o600)
+}
+
+// TestDamagedFilesAreRefusedAsSurvivors: bbolt would end the process from a goroutine of its own.
+func TestDamagedFilesAreRefusedAsSurvivors(t *testing.T) {
+	h, _ := found(t, Config{})
+	h.stop()
+	for _, file := range []string{fileLog, fileState} {
+		d := dir(t.TempDir())
+		check(t, os.CopyFS(string(d), os.DirFS(h.cfg.Dir)))
+		check(t, zeroPages(d.path(file)))
+		if _, err := ResetFromSurvivor(t.Context(), string(d), ResetOptions{}); err == nil || !strings.Contains(err.Error(), "cannot be the survivor") {
+			t.Errorf("%s without its pages: got %v, want that it cannot be the survivor", file, err)
+		}
+	}
+}
+
+// foreignCA is the CA of another hub.
+func foreignCA(t *testing.T) []byte {
+	t.Helper()
+	h, _ := found(t, Config{})
+	h.stop()
+	b, err := os.ReadFile(h.dir.path(fileCA))
+	check(t, err)
+	return b
+}
+
+func TestUselessMemberFileIsTheWrongDirectory(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"empty":   func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"half":    func(path string) error { return os.WriteFile(path, []byte(`{"name":"h`), 0o600) },
+		"no name": func(path string) error { return os.WriteFile(path, []byte(`{}`), 0o600) },
+	} {
+		d := dir(t.TempDir())
+		check(t, spoil(d.path(fileMember)))
+		if _, err := Open(Config{Dir: string(d)}); ExitCode(err) != ExitWrongDir || !strings.Contains(err.Error(), fileMember) {
+			t.Errorf("%s: got %v (exit code %d), want one that names %s (%d)", name, err, ExitCode(err), fileMember, ExitWrongDir)
 		}
 	}
 }

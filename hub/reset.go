@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/drover-fleet/drover/consensus"
 	"github.com/drover-fleet/drover/hub/registry"
@@ -92,6 +93,9 @@ func ResetFromSurvivor(ctx context.Context, path string, o ResetOptions) (r Rese
 
 // survivor reads the log and refuses what cannot go on alone.
 func (d dir) survivor(id Identity) (consensus.LogState, error) {
+	if err := errors.Join(soundFile(d.path(fileLog)), soundFile(d.path(fileState))); err != nil {
+		return consensus.LogState{}, fmt.Errorf("%w: it cannot be the survivor. Use another member, or a backup (drover-hub snapshot restore)", err)
+	}
 	log, err := consensus.ReadLog(string(d))
 	switch {
 	case err != nil:
@@ -109,8 +113,8 @@ func (d dir) survivor(id Identity) (consensus.LogState, error) {
 func (d dir) roomForReset() error {
 	need := sizeOf(d.path(fileState)) + resetMargin
 	if free, size := room(string(d)); size > 0 && free < need {
-		return fmt.Errorf("%s: a reset needs %d MiB free beside the present files, and there are %d MiB: make room, then try again",
-			d, (need+1<<20-1)>>20, free>>20)
+		return fmt.Errorf("%s: a reset needs %d MiB free beside the present files, and there are %d MiB: %w",
+			d, (need+1<<20-1)>>20, free>>20, syscall.ENOSPC)
 	}
 	return nil
 }
@@ -154,7 +158,7 @@ func (d dir) makeReset(ctx context.Context, id Identity, log consensus.LogState,
 
 // finishReset puts files that are noted to be whole into their places. Each step may be found done.
 func (d dir) finishReset() error {
-	note, err := os.ReadFile(d.path(fileReset))
+	note, err := d.read(fileReset)
 	if err != nil {
 		return fmt.Errorf("finish a reset: %w", err)
 	}

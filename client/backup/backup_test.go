@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,5 +93,22 @@ func TestSavedFileIsWholeOrNotThereAndReplacesNone(t *testing.T) {
 	}
 	if got, err := Check(path); err != nil || got.SHA256 != info.SHA256 {
 		t.Errorf("check: got %x and %v, want %x", got.SHA256, err, info.SHA256)
+	}
+}
+
+// full is a disk without room after some bytes.
+type full struct{ left int }
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.left -= len(b); f.left < 0 {
+		return 0, syscall.ENOSPC
+	}
+	return len(b), nil
+}
+
+func TestAFullDiskIsNotADamagedBackup(t *testing.T) {
+	to := &full{left: 30_000}
+	if _, err := copyTo(to, bytes.NewReader(written(t, bodyOf(100_000)))); !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v, want %v alone", err, syscall.ENOSPC)
 	}
 }

@@ -31,7 +31,7 @@ func Save(path string, r io.Reader) (info Info, err error) {
 		return info, fmt.Errorf("save to %s: %w", path, err)
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // gone or linked to its name
-	info, err = check(io.TeeReader(r, f))
+	info, err = copyTo(f, r)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return info, fmt.Errorf("save to %s: %w", path, err)
 	}
@@ -43,6 +43,28 @@ func Save(path string, r io.Reader) (info Info, err error) {
 		return info, fmt.Errorf("save to %s: %w", path, err)
 	}
 	return info, errors.Join(d.Sync(), d.Close())
+}
+
+// copyTo tells a disk that fails from a backup that is damaged.
+func copyTo(w io.Writer, r io.Reader) (Info, error) {
+	to := &target{w: w}
+	info, err := check(io.TeeReader(r, to))
+	if to.err != nil {
+		err = to.err
+	}
+	return info, err
+}
+
+// target remembers that writing failed: a reader cannot tell it from a stream that broke.
+type target struct {
+	w   io.Writer
+	err error
+}
+
+func (t *target) Write(b []byte) (int, error) {
+	n, err := t.w.Write(b)
+	t.err = errors.Join(t.err, err)
+	return n, err
 }
 
 // Check reads a file to its end.

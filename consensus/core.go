@@ -275,8 +275,25 @@ func (c *core) onMessage(m inMessage) error {
 // knows tells whether the name on the stream goes with the message's sender. Ids we have not heard of yet are let
 // through: a leader may be newer than our membership, and the transport has checked that the name is a hub's.
 func (c *core) knows(name string, m *pb.Message) bool {
+	if c.stranger(name) {
+		return false
+	}
 	known, ok := c.members[m.GetFrom()]
 	return !ok || known.Name == name || m.GetType() == pb.MsgTransferLeader
+}
+
+// stranger tells whether a name is no member's while this member follows one that is: somebody who was removed, and whose certificate
+// is good still. A member that is newer than our membership has to wait until we follow nobody, which is so before we could follow it.
+func (c *core) stranger(name string) bool {
+	if _, follows := c.members[c.lead]; !follows {
+		return false
+	}
+	for _, m := range c.members {
+		if m.Name == name {
+			return false
+		}
+	}
+	return true
 }
 
 // onSnapshot offers a received copy to raft and drops the file if raft has no use for it.

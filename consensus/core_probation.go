@@ -91,6 +91,12 @@ func (c *core) onControl(name string, ctl *control) error {
 	if ctl.From.Name != name || ctl.To != c.id && !asks || ctl.From.ID == 0 {
 		return nil
 	}
+	if c.stranger(name) {
+		if ctl.Query != nil { // how who was removed learns of it
+			c.onQuery(ctl.From, *ctl.Query)
+		}
+		return nil
+	}
 	if known, ok := c.members[ctl.From.ID]; ok && known.Name != name {
 		return nil
 	} else if !ok && len(c.hints) < maxHints {

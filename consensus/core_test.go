@@ -395,6 +395,44 @@ func TestMessageUnderAnotherMembersNameIsIgnored(t *testing.T) {
 	}
 }
 
+// TestRemovedMemberIsHeardByNobodyButAnsweredWhatItIs: its certificate is good for a year.
+func TestRemovedMemberIsHeardByNobodyButAnsweredWhatItIs(t *testing.T) {
+	r := newRig(t, 3)
+	r.tick(40)
+	lead := r.leader()
+	term := r.cores[lead].term
+	for id := uint64(1); id <= 3; id++ {
+		for _, kind := range []pb.MessageType{pb.MsgHeartbeat, pb.MsgVote, pb.MsgApp} {
+			r.step(id, input{messages: []inMessage{{name: "removed", raft: &pb.Message{
+				Type: kind.Enum(), From: new(uint64(99)), To: new(id), Term: new(term + 1000), Index: new(uint64(1 << 40)), LogTerm: new(term + 1000),
+			}}}})
+		}
+		r.step(id, input{messages: []inMessage{{name: "removed", ctl: &control{
+			From: Member{ID: 99, Name: "removed", PeerAddr: "removed:1"}, To: id, Records: []raftlog.Record{{ID: id, Term: term + 1000, Index: 1 << 40}},
+		}}}})
+	}
+	r.settle()
+	r.tick(40)
+	for id, c := range r.cores {
+		if c.term != term || c.lead != lead || c.phase != r.cores[lead].phase {
+			t.Errorf("member %d: got term %d, leader %d, want %d and %d as before", id, c.term, c.lead, term, lead)
+		}
+	}
+	out, err := r.cores[lead].step(input{messages: []inMessage{{name: "removed", ctl: &control{
+		From: Member{ID: 99, Name: "removed", PeerAddr: "removed:1"}, To: lead, Query: &query{Nonce: 1},
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := false
+	for _, m := range out.send {
+		told = told || m.to.ID == 99 && m.ctl != nil && m.ctl.Answer != nil
+	}
+	if !told {
+		t.Errorf("its question got no answer: %+v", out.send)
+	}
+}
+
 func TestSnapshotIsNotSentInAHotLoop(t *testing.T) {
 	r := newRig(t, 3)
 	lead := r.leader()

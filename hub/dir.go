@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/consensus"
@@ -42,16 +43,20 @@ type Identity struct {
 	ClusterID string `json:"clusterID,omitempty"`
 }
 
-func (i Identity) validate() error {
+// Validate names what is wrong by the flags that it is given by.
+func (i Identity) Validate() error {
 	var errs []error
 	if err := api.CheckDNSName(i.Name); err != nil {
 		errs = append(errs, fmt.Errorf("--name: %w", err))
 	}
-	for flag, addr := range map[string]string{"--api": i.API, "--peer": i.Peer} {
-		host, port, err := net.SplitHostPort(addr)
+	for _, a := range []struct{ flag, addr string }{{"--api", i.API}, {"--peer", i.Peer}} {
+		host, port, err := net.SplitHostPort(a.addr)
 		if err != nil || host == "" || port == "" || port == "0" {
-			errs = append(errs, fmt.Errorf("%s %q: want host:port as others reach it, as 10.0.0.1:7443 or [fd00::1]:7443", flag, addr))
+			errs = append(errs, fmt.Errorf("%s %q: want host:port as others reach it, as 10.0.0.1:7443 or [fd00::1]:7443", a.flag, a.addr))
 		}
+	}
+	if i.API != "" && i.API == i.Peer {
+		errs = append(errs, fmt.Errorf("--api and --peer are both %s: want two ports", i.API))
 	}
 	return errors.Join(errs...)
 }
@@ -89,7 +94,10 @@ func Exists(path string) (bool, error) {
 // prepare makes the directory, and locks it for this process. It accepts an empty one, and what an earlier attempt of the
 // same kind left, whose unfinished files it removes: keeps names the files that such an attempt leaves.
 func (d dir) prepare(kind string, keeps ...string) (io.Closer, error) {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
+	switch err := os.MkdirAll(string(d), 0o700); {
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, d.notDirectory()
+	case err != nil:
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
 	if err := d.check(kind, keeps); err != nil { // before a foreign directory is written to
@@ -190,12 +198,15 @@ func (d dir) loadIdentity() (Identity, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return id, d.notMember()
 	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return id, d.notDirectory()
+	}
 	if err != nil {
 		return id, err
 	}
 	err = json.Unmarshal(b, &id)
 	if err == nil {
-		err = id.validate()
+		err = id.Validate()
 	}
 	if err != nil {
 		return id, fmt.Errorf("%w: %s says nothing of a member: put it back from a copy (it holds name, api, peer and clusterID): %w", ErrWrongDir, d.path(fileMember), err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/drover-fleet/drover/client/remote"
@@ -79,7 +80,8 @@ func (x *examination) room() {
 	switch {
 	case size == 0:
 	case free < resetMargin:
-		x.bad("make room on the file system of the directory before you start the member", "%d MiB are free of %d MiB", free>>20, size>>20)
+		x.bad(fmt.Sprintf("make room on the file system of the directory before you start the member: %d MiB at least, %d MiB so that the state file can be rewritten too",
+			resetMargin>>20, need>>20), "%d MiB are free of %d MiB", free>>20, size>>20)
 	case free < need || metrics.Scarce(free, size):
 		x.warn("make room: rewriting the state file, a copy for another member and a reset need as much as the state file besides",
 			"%d MiB are free of %d MiB, the state file takes %d MiB", free>>20, size>>20, sizeOf(x.d.path(fileState))>>20)
@@ -146,6 +148,9 @@ func (x *examination) log(id Identity) *consensus.LogState {
 		return nil
 	}
 	x.ok("raft.db holds entries %d to %d of term %d, known committed up to %d, %d members", log.First, log.Last, log.Term, log.Committed, len(log.Members))
+	if len(log.Members) > 0 && !slices.ContainsFunc(log.Members, func(m consensus.Member) bool { return m.ID == log.ID }) {
+		x.warn("move the directory away; to take part again, join with drover-hub --join", "the hub has removed this member: started, it serves nothing")
+	}
 	return &log
 }
 

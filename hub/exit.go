@@ -12,7 +12,7 @@ import (
 	"github.com/drover-fleet/drover/consensus/raftlog"
 )
 
-// Exit codes of drover-hub besides those of the classes of api/fault. A supervisor should start again after none of them but the first.
+// Exit codes of drover-hub besides those of the classes of api/fault. A supervisor should start again after none of them but ExitInUse and ExitDiskFull.
 const (
 	ExitInUse       = 10 // another process works on the directory
 	ExitWrongDir    = 11 // the directory is no member's, or another's
@@ -50,6 +50,10 @@ func Advice(err error) string {
 		return "the disk is full: nothing that was acknowledged is lost. Make room on it and start again; drover-hub doctor shows how much is needed"
 	}
 	return ""
+}
+
+func (d dir) notDirectory() error {
+	return fmt.Errorf("%w: %s is a file, or below one: name the directory of a member", ErrWrongDir, d)
 }
 
 // notMember says what a directory without a member.json is instead.

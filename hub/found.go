@@ -29,7 +29,12 @@ func (h *Hub) found(ctx context.Context) error {
 			return fmt.Errorf("found the hub: %w", err)
 		}
 		wait := attempts.Failed(err)
-		h.log.Info(h.awaits(), "err", err, "retry_in", wait)
+		if h.isOut(h.node.Status()) {
+			h.log.Warn("this member was removed from the hub and serves nothing: end it and move its directory away; to take part again, join with drover-hub --join",
+				"dir", h.dir, "retry_in", wait)
+		} else {
+			h.log.Info(h.awaits(), "err", err, "retry_in", wait)
+		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

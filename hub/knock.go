@@ -29,7 +29,7 @@ var errKnock = errors.New("not served")
 // RefuseMissed listens on a member's two ports for a while and returns ErrHubExists when members or devices of a hub call there. It is
 // for a directory that is about to found a new hub.
 func RefuseMissed(ctx context.Context, id Identity, listenAPI, listenPeer string) error {
-	if err := id.validate(); err != nil {
+	if err := id.Validate(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, listenForKnocks)

@@ -30,7 +30,7 @@ func (d dir) lock(wait time.Duration) (io.Closer, error) {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			err = ErrInUse
 		}
-		err = fmt.Errorf("%w: %s is in use by %s, and was for %s; two processes cannot work on one directory", err, d, holder(f), wait)
+		err = fmt.Errorf("%w: %s is in use by %s, and was for %s; two processes cannot work on one directory: end that one first", err, d, holder(f), wait)
 		return nil, errors.Join(err, f.Close())
 	}
 	// Without room on the disk the message to others is less precise; the lock holds all the same.

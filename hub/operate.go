@@ -17,6 +17,7 @@ import (
 )
 
 const (
+	transferTime = 10 * time.Second
 	compactStep  = 5000                   // revisions of one compaction, so that no entry is held up for long
 	compactPause = 100 * time.Millisecond // between two
 	compactTime  = 15 * time.Second       // of one request; who asked asks again
@@ -98,9 +99,16 @@ func (h *Hub) transferLeader(ctx context.Context, q url.Values) (any, error) {
 	if m.Learner {
 		return nil, fault.Conflict.Errorf("%s is still catching up and has no vote: only a voter can lead", m.Name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	if h.node.Status().Leader == 0 {
+		return nil, fault.Unavailable.Errorf("%w: nobody could hand over", consensus.ErrNoLeader)
+	}
+	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
-	if err := h.node.TransferLeader(ctx, m.ID); err != nil {
+	err = h.node.TransferLeader(ctx, m.ID)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fault.Timeout.Errorf("%s does not lead after %s: drover hub status shows whether it answers and how far behind it is: %w", m.Name, transferTime, err)
+	}
+	if err != nil {
 		return nil, replicaFault(err)
 	}
 	return nil, nil

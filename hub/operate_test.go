@@ -1,10 +1,13 @@
 package hub
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +50,13 @@ func TestOperatorMovesTheLeadAndTakesMembersOut(t *testing.T) {
 	if r, err := ResetFromSurvivor(t.Context(), h[0].cfg.Dir, ResetOptions{DryRun: true}); err != nil || !r.Removed {
 		t.Errorf("a reset from a member that was taken out: got %+v (%v), want that it says so", r, err)
 	}
+	found, err := Examine(t.Context(), h[0].cfg.Dir)
+	if err != nil || !slices.ContainsFunc(found, func(f Finding) bool {
+		return f.Level == FindingWarn && strings.Contains(f.What, "has removed this member")
+	}) {
+		t.Errorf("the doctor on the directory of a member that was taken out: got %+v (%v), want that it says so", found, err)
+	}
+	saysThatItIsOut(t, h[0].cfg.Dir)
 	for _, op := range []string{remote.HubRemoveOp, remote.HubTransferOp, remote.HubDefragOp} {
 		if err := h[1].do(op, url.Values{"member": {"h9"}}); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s of a stranger: got %v, want not found", op, err)
@@ -54,6 +64,57 @@ func TestOperatorMovesTheLeadAndTakesMembersOut(t *testing.T) {
 	}
 	if err := h[1].do(remote.HubRemoveOp, url.Values{"member": {"h2"}, "force": {"true"}}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("removing the last member: got %v, want a conflict", err)
+	}
+}
+
+// saysThatItIsOut starts a member that was taken out and waits until its log says what to do, more than once: it does not end by itself.
+func saysThatItIsOut(t *testing.T, dir string) {
+	t.Helper()
+	said := make(chan string, 1)
+	m, err := Open(Config{Dir: dir, Logger: slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
+		if strings.Contains(string(line), "waits for a majority") || strings.Contains(string(line), "was removed from the hub and serves nothing") {
+			select {
+			case said <- string(line):
+			default:
+			}
+		}
+		return len(line), nil
+	}), nil))})
+	check(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	for range 2 {
+		select {
+		case line := <-said:
+			if !strings.Contains(line, "removed from the hub") || !strings.Contains(line, "--join") {
+				t.Errorf("a member that was taken out says: got %s, want that it was removed, and what to do", line)
+			}
+		case <-ctx.Done():
+			t.Error("a member that was taken out says nothing")
+		}
+	}
+	cancel()
+	check(t, <-ended)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
+
+func TestTransferWithoutALeaderSaysSoAtOnce(t *testing.T) {
+	h, _ := three(t)
+	h[1].stop()
+	h[2].stop()
+	await(t, "h1 knows of no leader", func() bool { return h[0].node.Status().Leader == 0 })
+	began := time.Now()
+	err := h[0].do(remote.HubTransferOp, url.Values{"member": {"h2"}})
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no leader") {
+		t.Errorf("got %v, want that there is no leader", err)
+	}
+	if took := time.Since(began); took > transferTime/2 {
+		t.Errorf("it took %s, want it at once", took)
 	}
 }
 

@@ -56,17 +56,21 @@ func TestF34WrongDirectoryIsNamedAsWhatItIs(t *testing.T) {
 	check(t, os.WriteFile(dir(half).path(fileLog), nil, 0o600))
 	check(t, os.WriteFile(dir(cut).path(fileRestoring), nil, 0o600))
 	for path, want := range map[string]string{
-		dir(foreign).path("nowhere"): "does not exist: is its disk mounted?",
-		t.TempDir():                  "is empty, so it belongs to no hub member: is its disk mounted?",
-		foreign:                      "it holds photo.jpg",
-		half:                         "it holds raft.db but no member.json",
-		cut:                          "was cut off: repeat it",
+		dir(foreign).path("nowhere"):   "does not exist: is its disk mounted?",
+		t.TempDir():                    "is empty, so it belongs to no hub member: is its disk mounted?",
+		foreign:                        "it holds photo.jpg",
+		dir(foreign).path("photo.jpg"): "is a file",
+		half:                           "it holds raft.db but no member.json",
+		cut:                            "was cut off: repeat it",
 	} {
 		h, err := Open(Config{Dir: path})
 		check(t, h.Close())
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) || ExitCode(err) != ExitWrongDir {
 			t.Errorf("start in %s: got %v and exit code %d, want %q and %d", path, err, ExitCode(err), want, ExitWrongDir)
 		}
+	}
+	if err := Init(dir(foreign).path("photo.jpg"), identity(t, "h1")); ExitCode(err) != ExitWrongDir {
+		t.Errorf("a hub founded in a file: got %v and exit code %d, want %d", err, ExitCode(err), ExitWrongDir)
 	}
 }
 

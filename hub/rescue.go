@@ -45,17 +45,17 @@ func nextEpoch(now time.Time, above ...uint32) uint32 {
 
 // Turn is how the hub's history goes on in another epoch.
 type Turn struct {
-	ClusterID      string         `json:"clusterID"`
-	Epoch          uint32         `json:"epoch"`
-	EpochID        string         `json:"epochID"`
-	Revision       store.Revision `json:"revision"` // the last of that epoch that is kept
-	NextEpoch      uint32         `json:"nextEpoch"`
-	NextEpochID    string         `json:"nextEpochID"`
-	FirstRevision  store.Revision `json:"firstRevision"` // of the next epoch
-	Index          uint64         `json:"index"`         // entry at which the new group's log begins
-	Devices        int            `json:"devices"`
-	Workloads      int            `json:"workloads"`
-	OpenJoinTokens int            `json:"openJoinTokens"` // that may still be used
+	ClusterID     string         `json:"clusterID"`
+	Epoch         uint32         `json:"epoch"`
+	EpochID       string         `json:"epochID"`
+	Revision      store.Revision `json:"revision,string"` // the last of that epoch that is kept
+	NextEpoch     uint32         `json:"nextEpoch"`
+	NextEpochID   string         `json:"nextEpochID"`
+	FirstRevision store.Revision `json:"firstRevision,string"` // of the next epoch
+	Index         uint64         `json:"index"`                // entry at which the new group's log begins
+	Devices       int            `json:"devices"`
+	Workloads     int            `json:"workloads"`
+	JoinTokens    int            `json:"joinTokens"` // used up or not
 }
 
 // turnOver makes the state in dir that of a new group of one member, in a new epoch. term must be above that of every entry in it.
@@ -97,7 +97,7 @@ func turnOver(ctx context.Context, dir string, id Identity, s *mvcc.Store, seale
 }
 
 func (t *Turn) count(ctx context.Context, s *mvcc.Store) error {
-	for prefix, n := range map[string]*int{"devices/": &t.Devices, "workloads/": &t.Workloads, "jointokens/": &t.OpenJoinTokens} {
+	for prefix, n := range map[string]*int{"devices/": &t.Devices, "workloads/": &t.Workloads, "jointokens/": &t.JoinTokens} {
 		res, err := s.Range(ctx, store.RangeRequest{Start: prefix, End: store.PrefixEnd(prefix), Limit: 1})
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -66,6 +67,13 @@ func TestF40SurvivorGoesOnAloneAndTheOldMembersAreRefused(t *testing.T) {
 	check(t, err)
 	if len(plan.Dropped) != 2 || uint64(plan.Revision) < revisionOf(t, last) || plan.NextEpoch <= plan.Epoch {
 		t.Errorf("plan: got %+v, want both others dropped, revision %d kept and a higher epoch", plan, revisionOf(t, last))
+	}
+	b, err := json.Marshal(plan)
+	check(t, err)
+	for _, want := range []string{fmt.Sprintf(`"firstRevision":"%d"`, plan.FirstRevision), `"dropped":[{"name":"h2","api":"`} {
+		if !strings.Contains(string(b), want) { // a program that reads numbers as floating point keeps 53 bits
+			t.Errorf("plan as JSON: got %s, want %s in it", b, want)
+		}
 	}
 	if after, err := consensus.ReadLog(path); err != nil || !cmp.Equal(after, before) {
 		t.Errorf("after the dry run raft.db says %+v (%v), want what it said before, %+v", after, err, before)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/drover-fleet/drover/client/backup"
 	"github.com/drover-fleet/drover/consensus"
 	"github.com/drover-fleet/drover/hub/registry"
 	"github.com/drover-fleet/drover/hub/replica"
@@ -28,16 +29,16 @@ const resetMargin = 16 << 20
 // Reset says what a reset from a survivor keeps and drops, done or not.
 type Reset struct {
 	Turn
-	Member    string             `json:"member"`
-	Dropped   []consensus.Member `json:"dropped"`
-	StateAt   uint64             `json:"stateAt"`   // entry that the file state was at
-	Replayed  uint64             `json:"replayed"`  // entries that the log had after it
-	Commands  int                `json:"commands"`  // in them
-	Committed uint64             `json:"committed"` // entry up to which the log knows that a majority had them
-	Unproven  uint64             `json:"unproven"`  // entries after that, which are kept as well
-	Learner   bool               `json:"learner"`   // it was still catching up
-	Removed   bool               `json:"removed"`   // it had been taken out of the hub: it lacks whatever was written since
-	Old       string             `json:"old"`       // where the files as they were are kept
+	Member    string          `json:"member"`
+	Dropped   []backup.Member `json:"dropped"`
+	StateAt   uint64          `json:"stateAt"`   // entry that the file state was at
+	Replayed  uint64          `json:"replayed"`  // entries that the log had after it
+	Commands  int             `json:"commands"`  // in them
+	Committed uint64          `json:"committed"` // entry up to which the log knows that a majority had them
+	Unproven  uint64          `json:"unproven"`  // entries after that, which are kept as well
+	Learner   bool            `json:"learner"`   // it was still catching up
+	Removed   bool            `json:"removed"`   // it had been taken out of the hub: it lacks whatever was written since
+	Old       string          `json:"old"`       // where the files as they were are kept
 }
 
 // ResetOptions of ResetFromSurvivor.
@@ -72,7 +73,7 @@ func ResetFromSurvivor(ctx context.Context, path string, o ResetOptions) (r Rese
 		if m.ID == log.ID {
 			r.Removed = false
 		} else {
-			r.Dropped = append(r.Dropped, m)
+			r.Dropped = append(r.Dropped, backup.Member{Name: m.Name, API: m.APIAddr, Peer: m.PeerAddr})
 		}
 	}
 	if err := d.roomForReset(); err != nil {
@@ -162,7 +163,9 @@ func (d dir) finishReset() error {
 	if err != nil {
 		return fmt.Errorf("finish a reset: %w", err)
 	}
-	var t Turn
+	var t struct {
+		NextEpoch uint32 `json:"nextEpoch"`
+	}
 	if err := json.Unmarshal(note, &t); err != nil {
 		return fmt.Errorf("finish a reset: read %s: %w", d.path(fileReset), err)
 	}

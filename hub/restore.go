@@ -38,7 +38,7 @@ type RestoreOptions struct {
 // RestoreBackup makes an empty directory that of the first member of a hub that goes on from a backup, in a new epoch. It may be repeated
 // until it has succeeded once. A dry run does the same in a folder beside it, and removes it.
 func RestoreBackup(ctx context.Context, path string, o RestoreOptions) (r Restore, err error) {
-	if err := o.Identity.validate(); err != nil {
+	if err := o.Identity.Validate(); err != nil {
 		return r, err
 	}
 	if o.DryRun {

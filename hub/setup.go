@@ -34,7 +34,7 @@ const (
 // Init prepares a directory for the first member of a new hub. The rest (epoch, CA) is founded through the log when it first
 // runs. It may be repeated until it has succeeded once.
 func Init(path string, id Identity) (err error) {
-	if err := id.validate(); err != nil {
+	if err := id.Validate(); err != nil {
 		return err
 	}
 	d := dir(path)
@@ -67,7 +67,7 @@ type Joining struct {
 // Join asks the hub to take this member in and prepares its directory. It may be repeated with the same directory and token
 // until it has succeeded: the member's key is made once, and the hub knows it again.
 func Join(ctx context.Context, path string, id Identity, j Joining) (err error) {
-	if err := id.validate(); err != nil {
+	if err := id.Validate(); err != nil {
 		return err
 	}
 	token, err := wire.ParseToken(j.Token)

@@ -93,13 +93,18 @@ func (h *Hub) askMember(ctx context.Context, m consensus.Member, path string, mo
 	return nil
 }
 
+// isOut tells whether this member was taken out of the group, as far as it knows.
+func (h *Hub) isOut(s consensus.Status) bool {
+	return len(s.Members) > 0 && !slices.ContainsFunc(s.Members, func(m consensus.Member) bool { return m.ID == s.ID })
+}
+
 // status is this member's view of the hub, with what each member says of itself now.
 func (h *Hub) status(ctx context.Context) (*remote.HubStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	s := h.node.Status()
-	if !slices.ContainsFunc(s.Members, func(m consensus.Member) bool { return m.ID == s.ID }) && len(s.Members) > 0 {
-		return nil, fault.Unavailable.Errorf("%s is no member of the hub any more: ask another", h.id.Name)
+	if h.isOut(s) {
+		return nil, fault.Unavailable.Errorf("%s is no member of the hub any more: ask another, by --server or with a kubeconfig of all members", h.id.Name)
 	}
 	out := &remote.HubStatus{Asked: h.id.Name, Members: make([]remote.HubMember, len(s.Members))}
 	if id := h.cluster.Load(); id != nil {

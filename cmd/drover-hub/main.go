@@ -22,6 +22,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -39,7 +40,7 @@ const exitCodes = `EXIT CODES:
    10 another process works on the directory   11 the directory is no member's, or another's
    12 the disk is full   13 the hub was restored or reset since: this directory is of its past
    14 a new hub was to be founded where one is missed (--force-new)
-   A supervisor need not start again after 2 and 9 to 14; systemd: RestartPreventExitStatus=2 9 11 13 14
+   A supervisor should not start again after 2, 9, 11, 13 and 14, and may after 10 and 12; systemd: RestartPreventExitStatus=2 9 11 13 14
 `
 
 func main() {
@@ -80,7 +81,14 @@ func app() *cli.App {
 	return a
 }
 
-func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError(err.Error()) }
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	const unknown = "flag provided but not defined: "
+	text, help := err.Error(), strings.TrimSpace(c.App.Name+" "+strings.TrimPrefix(c.Command.FullName(), c.App.Name))
+	if flag, ok := strings.CutPrefix(text, unknown); ok {
+		text = "there is no flag -" + flag
+	}
+	return usageError(text + "; see " + help + " --help")
+}
 
 // finish gives every command the flag --dir, so that it may stand on either side of the command's name, and one way to be used wrongly.
 func finish(cmds []*cli.Command) {

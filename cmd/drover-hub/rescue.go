@@ -140,6 +140,9 @@ func restore(c *cli.Context) error {
 	if c.String("from") == "" || c.String("key") == "" {
 		return usageError("snapshot restore needs --from, the backup, and --key, the sealing key that goes with it")
 	}
+	if err := checked(identityOf(c)); err != nil {
+		return err
+	}
 	r, err := hub.RestoreBackup(c.Context, dir, hub.RestoreOptions{
 		File: c.String("from"), Key: c.String("key"), Identity: identityOf(c), AboveEpoch: above, DryRun: c.Bool("dry-run"),
 	})
@@ -166,7 +169,7 @@ func sayRestore(dir string, r hub.Restore, dry bool) string {
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	say("%s of member %s, taken at %s:", "backup", r.From.Member, r.From.Time.Format(time.RFC3339))
 	say("  cluster %s, epoch %d (%s), revision %d, entry %d, %d bytes", r.ClusterID, r.Epoch, r.EpochID, r.From.Revision, r.From.Index, r.Bytes)
-	say("  %d devices, %d workloads, %d join tokens", r.Devices, r.Workloads, r.OpenJoinTokens)
+	say("  %d devices, %d workloads, %d join tokens", r.Devices, r.Workloads, r.JoinTokens)
 	say("%s:", would(dry, "made", "would be made"))
 	say("  member %s in %s, alone in a new group; the others join it anew", r.Member, dir)
 	say("  epoch %d (%s): every revision from %d on is above any that the hub gave out before", r.NextEpoch, r.NextEpochID, r.FirstRevision)
@@ -254,7 +257,7 @@ func sayReset(dir string, r hub.Reset, dry bool) string {
 	say("  whatever was acknowledged after revision %d of epoch %d by a majority without %s: how much cannot be known from here", r.Revision, r.Epoch, r.Member)
 	say("  devices that were told of it are ahead of this hub and are left alone: drover hub doctor lists them")
 	for _, m := range r.Dropped {
-		say("  member %s (%s) is dropped; with its old directory it is refused, wiped it joins again under the same name", m.Name, m.PeerAddr)
+		say("  member %s (%s) is dropped; with its old directory it is refused, wiped it joins again under the same name", m.Name, m.Peer)
 	}
 	if dry {
 		say("nothing was changed (--dry-run); to do it, make sure that none of the dropped members runs, then: drover-hub reset-from-survivor --dir %s --yes", dir)
@@ -275,7 +278,7 @@ func keyCommand() *cli.Command {
 
 func exportKey(c *cli.Context) error {
 	if c.NArg() != 1 {
-		return usageError("key export takes the file to make")
+		return usageError("key export takes the file to make, after the flags")
 	}
 	dir, err := dirOf(c)
 	if err != nil {

@@ -48,6 +48,14 @@ func identityOf(c *cli.Context) hub.Identity {
 	return hub.Identity{Name: c.String("name"), API: c.String("api"), Peer: c.String("peer")}
 }
 
+// checked refuses an identity that makes no sense as a wrong use, in one line.
+func checked(id hub.Identity) error {
+	if err := id.Validate(); err != nil {
+		return usageError(strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return nil
+}
+
 func run(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
 		return err
@@ -101,12 +109,17 @@ func prepare(c *cli.Context, dir string) error {
 			return usageError("--name, --api, --peer and --server go with --init or --join; a member keeps what it was made with")
 		}
 		return nil
+	case joins && c.String("server") == "":
+		return usageError("--join needs --server, the URL of any member")
+	}
+	if err := checked(id); err != nil {
+		return err
+	}
+	switch {
 	case founds && c.Bool("force-new"):
 		return hub.Init(dir, id)
 	case founds:
 		return hub.InitUnlessMissed(c.Context, dir, id, c.String("listen-api"), c.String("listen-peer"))
-	case c.String("server") == "":
-		return usageError("--join needs --server, the URL of any member")
 	}
 	token, err := tokenOf(c.String("join"))
 	if err != nil {

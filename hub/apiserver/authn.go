@@ -37,7 +37,7 @@ func (s *Server) authenticate(r *http.Request, rt route) (User, error) {
 		if rt.public() {
 			return User{}, nil
 		}
-		return User{}, fault.Unauthorized.Errorf("no client certificate: use the kubeconfig that drover-hub init or drover kubeconfig printed")
+		return User{}, fault.Unauthorized.Errorf("no client certificate: use the kubeconfig that drover-hub --init wrote (admin.kubeconfig) or drover kubeconfig printed")
 	}
 	u, err := userOf(r.TLS.VerifiedChains[0][0])
 	if err != nil {

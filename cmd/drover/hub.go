@@ -24,6 +24,12 @@ func hubCommand() *cli.Command {
 	}
 }
 
+// memberRow is a member as it is listed, in the table as in JSON.
+type memberRow struct {
+	remote.Member
+	Role string `json:"role"`
+}
+
 func listMembers(c *cli.Context) error {
 	output, err := outputOf(c, "json")
 	if err != nil {
@@ -40,8 +46,15 @@ func listMembers(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	rows := make([]memberRow, len(members))
+	for i, m := range members {
+		rows[i] = memberRow{m, "follower"}
+		if m.Leader {
+			rows[i].Role = "leader"
+		}
+	}
 	if output == "json" {
-		b, err := json.Marshal(remote.MemberList{Items: members})
+		b, err := json.Marshal(map[string]any{"items": rows})
 		if err != nil {
 			return err
 		}
@@ -49,12 +62,8 @@ func listMembers(c *cli.Context) error {
 	}
 	tw := tabwriter.NewWriter(c.App.Writer, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(tw, "NAME\tROLE\tHEALTHY\tURL\tMESSAGE")
-	for _, m := range members {
-		role := "follower"
-		if m.Leader {
-			role = "leader"
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%t\t%s\t%s\n", m.Name, role, m.Healthy, dash(m.URL), dash(plain(m.Message)))
+	for _, m := range rows {
+		fmt.Fprintf(tw, "%s\t%s\t%t\t%s\t%s\n", m.Name, m.Role, m.Healthy, dash(m.URL), dash(plain(m.Message)))
 	}
 	return tw.Flush()
 }

@@ -80,7 +80,9 @@ func removeMember(c *cli.Context) error {
 	}
 	left := len(s.Members) - 1
 	if c.Bool("dry-run") {
-		_, err = fmt.Fprintf(c.App.Writer, "member %s would be removed, %d would stay; its directory would be of no use any more\n", m.Name, left)
+		voters, alive := without(s, m)
+		_, err = fmt.Fprintf(c.App.Writer, "member %s would be removed, %d would stay, and the hub would stand the loss of %d; its directory would be of no use any more\n",
+			m.Name, left, max(alive-voters/2-1, 0))
 		return err
 	}
 	q := url.Values{"member": {m.Name}}
@@ -94,9 +96,8 @@ func removeMember(c *cli.Context) error {
 	return err
 }
 
-// mayRemove tells why a member should not be removed. The hub judges the same, by what it sees itself.
-func mayRemove(s *remote.HubStatus, m remote.HubMember, force bool) error {
-	voters, alive := 0, 0
+// without counts the members with a vote but for one, and those of them that answer.
+func without(s *remote.HubStatus, m remote.HubMember) (voters, alive int) {
 	for i := range s.Members {
 		if o := &s.Members[i]; o.Name != m.Name && o.Role != "learner" {
 			voters++
@@ -105,6 +106,12 @@ func mayRemove(s *remote.HubStatus, m remote.HubMember, force bool) error {
 			}
 		}
 	}
+	return voters, alive
+}
+
+// mayRemove tells why a member should not be removed. The hub judges the same, by what it sees itself.
+func mayRemove(s *remote.HubStatus, m remote.HubMember, force bool) error {
+	voters, alive := without(s, m)
 	switch {
 	case voters == 0:
 		return fault.Conflict.Errorf("%s is the only member with a vote: it cannot be removed", m.Name)
@@ -276,6 +283,12 @@ func hubJoinCommand() *cli.Command {
 			if _, err := memberOf(s, name); err == nil {
 				return fault.AlreadyExists.Errorf("the hub has a member %s; to put another in its place: drover hub replace-member %s", name, name)
 			}
+			if err := ownAddresses(s, name, c.String("api"), c.String("peer")); err != nil {
+				return err
+			}
+			if err := freeTokenFile(c, name); err != nil {
+				return err
+			}
 			return invite(c, hub, s, name, c.String("api"), c.String("peer"))
 		},
 	}
@@ -290,6 +303,20 @@ func addresses(c *cli.Context) error {
 		}
 		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" || strings.ContainsAny(addr, " \t\"'$`\\;&|<>") {
 			return usagef("--%s %q: want host:port as others reach it, as 10.0.0.1:7443 or [fd00::1]:7443", flag, addr)
+		}
+	}
+	return nil
+}
+
+// ownAddresses refuses those of another member. The hub refuses them too, but only when the new one asks.
+func ownAddresses(s *remote.HubStatus, name, apiAddr, peerAddr string) error {
+	if apiAddr == peerAddr {
+		return usagef("--api and --peer are both %s: want two ports", apiAddr)
+	}
+	for i := range s.Members {
+		m := &s.Members[i]
+		if url := strings.TrimPrefix(m.URL, "https://"); m.Name != name && (url == apiAddr || m.Peer == peerAddr) {
+			return fault.AlreadyExists.Errorf("member %s of the hub is at %s and %s: %s needs addresses of its own", m.Name, dash(url), dash(m.Peer), name)
 		}
 	}
 	return nil
@@ -336,6 +363,14 @@ func tokenFile(c *cli.Context, name string) string {
 	return name + ".token"
 }
 
+// freeTokenFile refuses a file that exists, before anything is done.
+func freeTokenFile(c *cli.Context, name string) error {
+	if _, err := os.Lstat(tokenFile(c, name)); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s exists already: name another file with --token-file", tokenFile(c, name))
+	}
+	return nil
+}
+
 func hubReplaceCommand() *cli.Command {
 	return &cli.Command{
 		Name: "replace-member", Usage: "one member of a living hub is dead: remove it, and let another in under its name and addresses " +
@@ -374,14 +409,17 @@ func replaceMember(c *cli.Context) error {
 	if p := c.String("peer"); p != "" {
 		peerAddr = p
 	}
+	if err := ownAddresses(s, m.Name, apiAddr, peerAddr); err != nil {
+		return err
+	}
 	if c.Bool("dry-run") {
 		_, err := fmt.Fprintf(c.App.Writer, "member %s (%s) would be removed: what it acknowledged stands on the %d others, so nothing is lost;\n"+
 			"its directory would be of no use any more. A join token would be left in %s, by which a member %s at %s joins\n",
 			m.Name, m.Peer, len(s.Members)-1, tokenFile(c, m.Name), m.Name, peerAddr)
 		return err
 	}
-	if _, err := os.Lstat(tokenFile(c, m.Name)); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s exists already: name another file with --token-file", tokenFile(c, m.Name))
+	if err := freeTokenFile(c, m.Name); err != nil {
+		return err
 	}
 	if err := hub.remote.HubDo(c.Context, remote.HubRemoveOp, url.Values{"member": {m.Name}}, nil); err != nil {
 		return err

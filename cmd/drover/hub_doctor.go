@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -180,7 +181,7 @@ func (d *diagnosis) quorum(voters, alive int) {
 	case voters == 1:
 		d.ok("one member: the hub stops with it. Two more make it stand the loss of one (drover hub join)")
 	case voters%2 == 0:
-		d.add(remote.FindingWarn, "add one or remove one: an even number stands no more losses than one less", "%d members with a vote", voters)
+		d.add(remote.FindingWarn, "add one (drover hub join) or remove one (drover hub remove): an even number stands no more losses than one less", "%d members with a vote", voters)
 	default:
 		d.ok("%d of %d members with a vote answer; the hub stands the loss of %d", alive, voters, spare)
 	}
@@ -245,15 +246,15 @@ func (d *diagnosis) room(m *remote.HubMember) {
 		}
 	}
 	for _, q := range []struct {
-		what string
+		what, flag string
 		remote.HubQuota
-	}{{"contents", m.Data}, {"events", m.Events}} {
+	}{{"contents", "--quota", m.Data}, {"events", "--event-quota", m.Events}} {
 		switch {
 		case q.Full:
-			d.add(remote.FindingBad, fmt.Sprintf("delete what is not needed: writes that add are taken again below %s; or start every member with a larger --quota", size(int64(q.Low))),
+			d.add(remote.FindingBad, fmt.Sprintf("delete what is not needed, then drover hub compact --keep 0: writes that add are taken again below %s; or start every member with a larger %s", size(int64(q.Low)), q.flag),
 				"the %s of %s are full: %s of %s", q.what, m.Name, size(int64(q.Used)), size(int64(q.Max)))
 		case q.Max > 0 && q.Used > q.Max/100*quotaWarn:
-			d.add(remote.FindingWarn, "delete what is not needed, or start every member with a larger quota (drover-hub --help)",
+			d.add(remote.FindingWarn, "delete what is not needed, or start every member with a larger "+q.flag,
 				"the %s of %s take %s of %s", q.what, m.Name, size(int64(q.Used)), size(int64(q.Max)))
 		}
 	}
@@ -299,8 +300,8 @@ func reachable(ctx context.Context, hub *connection, s *remote.HubStatus) map[st
 
 func (d *diagnosis) fromHere(answers map[string]error) {
 	all := true
-	for name, err := range answers {
-		if err != nil {
+	for _, name := range slices.Sorted(maps.Keys(answers)) {
+		if err := answers[name]; err != nil {
 			all = false
 			d.add(remote.FindingWarn, "check the way from here to it: operators and devices use the same address", "%s answers other members, but not here: %v", name, err)
 		}

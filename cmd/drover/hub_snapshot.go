@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -60,6 +61,9 @@ func snapshotSave(c *cli.Context) error {
 	if err := errors.Join(err, in.Close()); err != nil {
 		return err
 	}
+	if s, err := hub.remote.HubStatus(c.Context); err == nil && s.Leader == "" {
+		fmt.Fprintf(c.App.ErrWriter, "warning: no leader is known: this is what member %s holds, and it may lack what was written last\n", plain(info.Header.Member))
+	}
 	fmt.Fprintln(c.App.ErrWriter, "to restore it the sealing key is needed too: drover-hub key export saves it, once for the life of the hub")
 	return sayBackup(c.App.Writer, file, info)
 }
@@ -80,10 +84,15 @@ func snapshotInspect(c *cli.Context) error {
 	if output != "json" {
 		return sayBackup(c.App.Writer, file, info)
 	}
+	type header struct {
+		backup.Header
+		Revision string `json:"revision"` // as text, as everywhere: many programs keep 53 bits of a number
+	}
 	b, err := json.Marshal(struct {
+		Header header `json:"header"`
 		backup.Info
 		SHA256 string `json:"sha256"`
-	}{info, hex.EncodeToString(info.SHA256[:])})
+	}{header{info.Header, strconv.FormatUint(info.Header.Revision, 10)}, info, hex.EncodeToString(info.SHA256[:])})
 	if err != nil {
 		return err
 	}

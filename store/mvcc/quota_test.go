@@ -71,7 +71,7 @@ func TestF30FullStoreTakesWhatItIsOperatedByUpToItsMaximum(t *testing.T) {
 	limits := smallLimits
 	limits.Needed = [2]string{"~", "tokens/"}
 	b.limit(limits)
-	b.fill("a/")
+	_ = b.fill("a/")
 	b.write(put("~turn/h1", "wanted"), put("tokens/new", "1"))
 	wantQuota(t, "a set with another write", b.do(&store.Command{Ops: []store.Op{put("~turn/h2", "wanted"), put("b", "1")}}))
 	full := b.fill("~x/")

@@ -225,4 +225,6 @@ type Status struct {
 	// Fenced says why this member takes no part, empty when it does: probation after a start, an old copy that waits
 	// to be given the state again, or removed from the group.
 	Fenced string
+	// Removed tells that it is fenced for good: the group has taken it out, whatever its own log says of the members.
+	Removed bool
 }

@@ -219,7 +219,7 @@ func (n *Node) publish(out output) {
 	c := n.core
 	s := Status{
 		ID: c.id, Name: n.cfg.Self.Name, Leader: c.lead, Term: c.term, Applied: c.applied, Committed: c.commit, Last: c.last,
-		Fenced: c.phase.String(), Progress: n.progressNow(), Lag: time.Duration(c.health.lag(c.tick)) * n.cfg.Tick,
+		Fenced: c.phase.String(), Removed: c.phase == phaseRemoved, Progress: n.progressNow(), Lag: time.Duration(c.health.lag(c.tick)) * n.cfg.Tick,
 	}
 	leads := c.rn != nil && c.leads()
 	n.mu.Lock()

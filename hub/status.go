@@ -95,7 +95,7 @@ func (h *Hub) askMember(ctx context.Context, m consensus.Member, path string, mo
 
 // isOut tells whether this member was taken out of the group, as far as it knows.
 func (h *Hub) isOut(s consensus.Status) bool {
-	return len(s.Members) > 0 && !slices.ContainsFunc(s.Members, func(m consensus.Member) bool { return m.ID == s.ID })
+	return s.Removed || len(s.Members) > 0 && !slices.ContainsFunc(s.Members, func(m consensus.Member) bool { return m.ID == s.ID })
 }
 
 // status is this member's view of the hub, with what each member says of itself now.

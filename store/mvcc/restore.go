@@ -44,10 +44,25 @@ func (s *Store) Restore(index uint64, r io.Reader) error {
 		ended = store.ErrOtherEpoch
 	}
 	s.hub.Reset(now.revision, ended)
-	if err := errors.Join(syncDir(filepath.Dir(s.path)), old.Close()); err != nil {
+	if err := errors.Join(s.settleRename(), old.Close()); err != nil {
 		return fmt.Errorf("restore: the copy stands, but may not outlive a power cut: %w", err)
 	}
+	s.mu.Lock()
+	s.synced = now.applied
+	s.mu.Unlock()
 	return nil
+}
+
+// settleRename makes a file that was put in the place of another outlive a power cut. Where it cannot, the store applies nothing any
+// more: what checkpoints would write may be gone with the file.
+func (s *Store) settleRename() error {
+	err := syncDir(filepath.Dir(s.path))
+	if err != nil {
+		s.mu.Lock()
+		s.failed = err
+		s.mu.Unlock()
+	}
+	return err
 }
 
 func removeAside(path string) error { return removeFile(path + restoreSuffix) }
@@ -61,7 +76,8 @@ func (s *Store) swap(db *bolt.DB, now *state, writers *writerTable) (old *bolt.D
 		return nil, nil, err
 	}
 	old, before = s.db, s.now
-	s.db, s.old, s.now, s.synced, s.writers, s.hashes = db, nil, now, now.applied, writers, nil
+	s.db, s.old, s.now, s.writers, s.hashes = db, nil, now, writers, nil
+	s.synced = min(s.synced, now.applied) // until the directory is synced, either file may be what a power cut leaves
 	return old, before, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -61,7 +60,7 @@ func (s *Store) compactFile(ctx context.Context) (old *bolt.DB, sizes Sizes, err
 	if err != nil {
 		return nil, sizes, errors.Join(err, db.Close(), removeFile(aside))
 	}
-	return old, sizes, syncDir(filepath.Dir(s.path))
+	return old, sizes, s.settleRename()
 }
 
 // Wasted is how many bytes of the file are free pages, and its size. Pages that an open reader keeps count as free.

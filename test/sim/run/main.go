@@ -39,7 +39,7 @@ func main() {
 	flag.IntVar(&o.seeds, "seeds", 20, "how many seeds to run")
 	flag.Uint64Var(&o.first, "first", 0, "first seed; 0 takes new ones")
 	flag.DurationVar(&o.faults, "faults", time.Hour, "simulated time under faults, of each seed")
-	flag.DurationVar(&o.every, "every", 30*time.Second, "mean between two faults of the hub, and between two of devices")
+	flag.DurationVar(&o.every, "every", 45*time.Second, "mean between two faults of the hub, and between two of devices")
 	flag.IntVar(&o.devices, "devices", 20, "devices of each fleet")
 	flag.IntVar(&o.procs, "procs", runtime.NumCPU(), "processes at once: a seed takes one")
 	flag.BoolVar(&o.twice, "twice", false, "run each seed twice and compare the traces")

@@ -155,6 +155,8 @@ func (w *world) live() error {
 	w.runUntil(w.now+w.cfg.Faults, w.broken)
 	w.endFaults()
 	w.runUntil(w.now+settle, w.broken)
+	// Clients write on, so an entry may be under way just now; members are compared where they hold the same ones.
+	w.runUntil(w.now+settle/10, func() bool { return w.broken() || w.inStep() })
 	if !w.broken() {
 		w.judgeRest()
 	}
@@ -174,6 +176,16 @@ func (w *world) logf(format string, args ...any) {
 	if w.cfg.Log != nil {
 		fmt.Fprintf(w.cfg.Log, "%12v "+format+"\n", append([]any{w.now}, args...)...)
 	}
+}
+
+// inStep tells whether all members that are up have applied the same entries.
+func (w *world) inStep() bool {
+	for _, m := range w.members {
+		if m.up && m.store.Applied() != w.members[0].store.Applied() {
+			return false
+		}
+	}
+	return true
 }
 
 // judgeRest looks at what must hold once everything had time to settle.

@@ -166,7 +166,7 @@ func (c *core) applyConf(e *pb.Entry) error {
 		}
 	}
 	if !c.fits(cc, change) {
-		c.cfg.Logger.Info("change of membership does not fit any more", "op", change.Op, "member", change.Member.Name)
+		c.cfg.Logger.Info("change of membership does not fit any more", "op", change.Op, "of", change.Member.Name)
 		c.publish(raftlog.Conf{Index: e.GetIndex(), State: c.conf.State})
 		return nil
 	}
@@ -185,7 +185,7 @@ func (c *core) applyConf(e *pb.Entry) error {
 		c.members[change.Member.ID] = change.Member
 	}
 	c.publish(raftlog.Conf{Index: e.GetIndex(), State: state})
-	c.cfg.Logger.Info("membership changed", "op", change.Op, "member", change.Member.Name, "index", e.GetIndex())
+	c.cfg.Logger.Info("membership changed", "op", change.Op, "of", change.Member.Name, "index", e.GetIndex())
 	if _, ok := c.members[c.id]; !ok {
 		c.leave()
 	}
@@ -320,7 +320,7 @@ func (c *core) tendLearners(progress map[uint64]tracker.Progress) {
 				c.propose(confChange{Op: opPromote, Member: c.members[id]})
 			}
 		case due && c.tick-w.since >= uint64(c.cfg.LearnerTicks):
-			c.cfg.Logger.Warn("learner makes no progress and is removed", "member", c.members[id].Name)
+			c.cfg.Logger.Warn("learner makes no progress and is removed", "of", c.members[id].Name)
 			c.propose(confChange{Op: opRemove, Member: c.members[id]})
 		}
 	}

@@ -47,7 +47,7 @@ func (n *Node) startTransfer(ctx context.Context, o snapOrder, transfers *sync.W
 		t := transfer{n: n, order: o, began: time.Now()}
 		err := t.run(ctx)
 		if err != nil && ctx.Err() == nil {
-			n.cfg.Logger.Warn("snapshot to member", "member", o.to.Name, "err", err)
+			n.cfg.Logger.Warn("snapshot to member", "to", o.to.Name, "err", err)
 		}
 		n.mu.Lock()
 		delete(n.sending, o.to.ID)
@@ -115,7 +115,7 @@ func (t *transfer) run(ctx context.Context) (err error) {
 		if failures == 0 {
 			level = slog.LevelInfo
 		}
-		t.n.cfg.Logger.Log(ctx, level, "snapshot to member broke off, and goes on", "member", t.order.to.Name, "moved", t.moved,
+		t.n.cfg.Logger.Log(ctx, level, "snapshot to member broke off, and goes on", "to", t.order.to.Name, "moved", t.moved,
 			"size", t.copy.offer.Size, "err", err)
 		if err := pause(ctx, rand.N(min(50*time.Millisecond<<failures, 2*time.Second))); err != nil {
 			return err

@@ -107,7 +107,7 @@ func (h handler) ServeStream(ctx context.Context, name string, rw io.ReadWriteCl
 	defer func() { _ = s.Close() }()
 	err := h.n.serve(ctx, name, s)
 	if err != nil {
-		h.n.cfg.Logger.Info("snapshot from member", "member", name, "err", err)
+		h.n.cfg.Logger.Info("snapshot from member", "from", name, "err", err)
 	}
 	var broken *streamError
 	if errors.As(err, &broken) {

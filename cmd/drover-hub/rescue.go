@@ -98,9 +98,9 @@ func verdict(findings []hub.Finding) error {
 	}
 	switch {
 	case troubles > 0:
-		return fault.WithExit(fault.ExitStopped, fmt.Errorf("%d of %d findings are trouble", troubles, len(findings)))
+		return fault.WithExit(fault.ExitStopped, fmt.Errorf("findings: %d trouble, %d warnings", troubles, warnings))
 	case warnings > 0:
-		return fault.WithExit(fault.ExitPending, fmt.Errorf("%d of %d findings are warnings", warnings, len(findings)))
+		return fault.WithExit(fault.ExitPending, fmt.Errorf("findings: 0 trouble, %d warnings", warnings))
 	}
 	return nil
 }

@@ -43,6 +43,14 @@ func configPath(c *cli.Context) (string, error) {
 	return filepath.Join(dir, "drover", "config"), nil
 }
 
+// connectBare is connect for a command that takes no arguments.
+func connectBare(c *cli.Context) (*connection, error) {
+	if err := noArguments(c); err != nil {
+		return nil, err
+	}
+	return connect(c)
+}
+
 // connect reads the config. Nothing is dialled before the first request.
 func connect(c *cli.Context) (*connection, error) {
 	path, err := configPath(c)
@@ -102,10 +110,7 @@ func kubeconfigCommand() *cli.Command {
 	return &cli.Command{
 		Name: "kubeconfig", Usage: "print a kubeconfig with every member of the hub, for kubectl and for drover itself",
 		Action: func(c *cli.Context) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
-			hub, err := connect(c)
+			hub, err := connectBare(c)
 			if err != nil {
 				return err
 			}

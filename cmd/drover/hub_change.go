@@ -152,10 +152,7 @@ func hubCompactCommand() *cli.Command {
 }
 
 func compact(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
-	hub, err := connect(c)
+	hub, err := connectBare(c)
 	if err != nil {
 		return err
 	}

@@ -48,10 +48,7 @@ func hubDoctor(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := noArguments(c); err != nil {
-		return err
-	}
-	hub, err := connect(c)
+	hub, err := connectBare(c)
 	if err != nil {
 		return err
 	}
@@ -118,9 +115,9 @@ func (d *diagnosis) verdict() error {
 	}
 	switch {
 	case count[remote.FindingBad] > 0:
-		return fault.WithExit(fault.ExitStopped, fmt.Errorf("%d findings are trouble, %d are warnings", count[remote.FindingBad], count[remote.FindingWarn]))
+		return fault.WithExit(fault.ExitStopped, fmt.Errorf("findings: %d trouble, %d warnings", count[remote.FindingBad], count[remote.FindingWarn]))
 	case count[remote.FindingWarn] > 0:
-		return fault.WithExit(fault.ExitPending, fmt.Errorf("%d findings are warnings", count[remote.FindingWarn]))
+		return fault.WithExit(fault.ExitPending, fmt.Errorf("findings: 0 trouble, %d warnings", count[remote.FindingWarn]))
 	}
 	return nil
 }

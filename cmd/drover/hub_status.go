@@ -28,10 +28,7 @@ func hubStatus(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := noArguments(c); err != nil {
-		return err
-	}
-	hub, err := connect(c)
+	hub, err := connectBare(c)
 	if err != nil {
 		return err
 	}

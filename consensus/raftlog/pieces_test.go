@@ -68,6 +68,29 @@ func TestAnAppendWritesLittleBesideItsEntries(t *testing.T) {
 	}
 }
 
+func TestOnlyWhatAMemberVouchesForIsUrgent(t *testing.T) {
+	hard := func(term, vote, commit uint64) *pb.HardState {
+		return &pb.HardState{Term: new(term), Vote: new(vote), Commit: new(commit)}
+	}
+	for what, c := range map[string]struct {
+		b    Batch
+		want bool
+	}{
+		"nothing":        {Batch{}, false},
+		"a commit index": {Batch{Hard: hard(3, 7, 99)}, false},
+		"a membership":   {Batch{Conf: &Conf{Index: 5}}, false},
+		"a compaction":   {Batch{Compact: 4}, false},
+		"a term":         {Batch{Hard: hard(4, 7, 9)}, true},
+		"a vote":         {Batch{Hard: hard(3, 8, 9)}, true},
+		"an entry":       {Batch{Entries: entries(3, 10, 10)}, true},
+		"a record":       {Batch{Records: []Record{{ID: 7}}}, true},
+	} {
+		if got := c.b.Urgent(hard(3, 7, 9)); got != c.want {
+			t.Errorf("%s: urgent %v, want %v", what, got, c.want)
+		}
+	}
+}
+
 func TestAMissingPieceIsAnErrorNotAnEntry(t *testing.T) {
 	path := create(t)
 	l := open(t, path)

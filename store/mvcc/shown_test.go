@@ -84,6 +84,9 @@ func TestACheckpointChangesNothingThatIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	look("after it")
+	if got, want := b.s.Synced(), f.state.applied; got != want || got >= b.s.Applied() {
+		t.Errorf("synced up to %d of %d applied, want %d: what was applied meanwhile is in no file", got, b.s.Applied(), want)
+	}
 	b.checkpoint()
 	look("in the file again")
 }

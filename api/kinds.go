@@ -7,7 +7,7 @@ import (
 
 // Kind describes one kind of object: its names and paths.
 type Kind struct {
-	APIVersion string // FleetV1 or CoreV1
+	APIVersion string // FleetV1, CoreV1 or RBACV1
 	Kind       string // Workload
 	Plural     string // workloads: the path element and the store's key prefix
 	Singular   string
@@ -29,17 +29,28 @@ var (
 	KindJoinToken         = &Kind{FleetV1, "JoinToken", "jointokens", "jointoken", []string{"jt"}, false, true, true, func() Object { return new(JoinToken) }}
 	KindEnrollmentRequest = &Kind{FleetV1, "EnrollmentRequest", "enrollmentrequests", "enrollmentrequest", []string{"er"}, false, true, true, func() Object { return new(EnrollmentRequest) }}
 	KindTombstone         = &Kind{FleetV1, "Tombstone", "tombstones", "tombstone", []string{"ts"}, false, false, false, func() Object { return new(Tombstone) }}
+	KindDevicePool        = &Kind{FleetV1, "DevicePool", "devicepools", "devicepool", []string{"dp"}, false, true, true, func() Object { return new(DevicePool) }}
+	KindResourceQuota     = &Kind{FleetV1, "ResourceQuota", "resourcequotas", "resourcequota", []string{"quota"}, true, true, true, func() Object { return new(ResourceQuota) }}
+	KindPriorityClass     = &Kind{FleetV1, "PriorityClass", "priorityclasses", "priorityclass", []string{"pc"}, false, false, false, func() Object { return new(PriorityClass) }}
 	KindNamespace         = &Kind{CoreV1, "Namespace", "namespaces", "namespace", []string{"ns"}, false, true, false, func() Object { return new(Namespace) }}
 	KindConfigMap         = &Kind{CoreV1, "ConfigMap", "configmaps", "configmap", []string{"cm"}, true, false, false, func() Object { return new(ConfigMap) }}
 	KindSecret            = &Kind{CoreV1, "Secret", "secrets", "secret", nil, true, false, false, func() Object { return new(Secret) }}
 	KindEvent             = &Kind{CoreV1, "Event", "events", "event", []string{"ev"}, true, false, false, func() Object { return new(Event) }}
+	KindServiceAccount    = &Kind{CoreV1, "ServiceAccount", "serviceaccounts", "serviceaccount", []string{"sa"}, true, false, false, func() Object { return new(ServiceAccount) }}
+
+	KindRole               = &Kind{RBACV1, "Role", "roles", "role", nil, true, false, false, func() Object { return new(Role) }}
+	KindClusterRole        = &Kind{RBACV1, "ClusterRole", "clusterroles", "clusterrole", nil, false, false, false, func() Object { return new(ClusterRole) }}
+	KindRoleBinding        = &Kind{RBACV1, "RoleBinding", "rolebindings", "rolebinding", nil, true, false, false, func() Object { return new(RoleBinding) }}
+	KindClusterRoleBinding = &Kind{RBACV1, "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding", nil, false, false, false, func() Object { return new(ClusterRoleBinding) }}
 )
 
 // Kinds lists every kind in the order in which discovery shows them.
 func Kinds() []*Kind {
 	return []*Kind{
-		KindNamespace, KindConfigMap, KindSecret, KindEvent,
+		KindNamespace, KindConfigMap, KindSecret, KindServiceAccount, KindEvent,
 		KindWorkload, KindWorkloadRevision, KindAssignment, KindRollout, KindDevice, KindJoinToken, KindEnrollmentRequest, KindTombstone,
+		KindDevicePool, KindResourceQuota, KindPriorityClass,
+		KindRole, KindClusterRole, KindRoleBinding, KindClusterRoleBinding,
 	}
 }
 
@@ -80,6 +91,22 @@ func KindFor(o Object) (*Kind, bool) {
 		return KindSecret, true
 	case *Event:
 		return KindEvent, true
+	case *ServiceAccount:
+		return KindServiceAccount, true
+	case *DevicePool:
+		return KindDevicePool, true
+	case *ResourceQuota:
+		return KindResourceQuota, true
+	case *PriorityClass:
+		return KindPriorityClass, true
+	case *Role:
+		return KindRole, true
+	case *ClusterRole:
+		return KindClusterRole, true
+	case *RoleBinding:
+		return KindRoleBinding, true
+	case *ClusterRoleBinding:
+		return KindClusterRoleBinding, true
 	}
 	return nil, false
 }

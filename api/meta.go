@@ -6,6 +6,8 @@ const (
 	Version     = "v1"
 	FleetV1     = Group + "/" + Version
 	CoreV1      = "v1"
+	RBACGroup   = "rbac.authorization.k8s.io"
+	RBACV1      = RBACGroup + "/v1"
 	MetaV1      = "meta.k8s.io/v1"
 	DefaultNS   = "default"
 	LabelPrefix = Group + "/"

@@ -98,6 +98,10 @@ func (p printer) own(k *api.Kind) (narrow, wide []column) {
 		return tombstoneColumns()
 	case api.KindEvent:
 		return p.eventColumns()
+	case api.KindDevicePool, api.KindResourceQuota, api.KindPriorityClass:
+		return tenancyColumns(k)
+	case api.KindRole, api.KindClusterRole, api.KindRoleBinding, api.KindClusterRoleBinding:
+		return rightsColumns(k)
 	}
 	return coreColumns(k)
 }

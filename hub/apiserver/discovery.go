@@ -42,20 +42,20 @@ func (x *exchange) discovery() error {
 	case "/api":
 		return x.w.json(http.StatusOK, apiVersions{Kind: "APIVersions", Versions: []string{api.CoreV1}, Addresses: []clientAddress{}})
 	case "/apis":
-		return x.w.json(http.StatusOK, apiGroupList{Kind: "APIGroupList", APIVersion: "v1", Groups: []apiGroup{fleetGroup()}})
-	case "/apis/" + api.Group:
-		g := fleetGroup()
+		return x.w.json(http.StatusOK, apiGroupList{Kind: "APIGroupList", APIVersion: "v1", Groups: []apiGroup{groupOf(api.Group), groupOf(api.RBACGroup)}})
+	case "/apis/" + api.Group, "/apis/" + api.RBACGroup:
+		g := groupOf(strings.TrimPrefix(x.route.path, "/apis/"))
 		g.Kind, g.APIVersion = "APIGroup", "v1"
 		return x.w.json(http.StatusOK, g)
 	case "/api/v1":
 		return x.w.json(http.StatusOK, resourcesOf(api.CoreV1))
 	}
-	return x.w.json(http.StatusOK, resourcesOf(api.FleetV1))
+	return x.w.json(http.StatusOK, resourcesOf(strings.TrimPrefix(x.route.path, "/apis/")))
 }
 
 func servedPaths() []string {
 	return []string{
-		"/api", "/api/v1", "/apis", "/apis/" + api.Group, "/apis/" + api.FleetV1, "/drover/v1/members", "/drover/v1/why",
+		"/api", "/api/v1", "/apis", "/apis/" + api.Group, "/apis/" + api.FleetV1, "/apis/" + api.RBACGroup, "/apis/" + api.RBACV1, "/drover/v1/members", "/drover/v1/why",
 		"/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version",
 	}
 }
@@ -90,9 +90,9 @@ type groupVersion struct {
 	Version      string `json:"version"`
 }
 
-func fleetGroup() apiGroup {
-	v := groupVersion{GroupVersion: api.FleetV1, Version: api.Version}
-	return apiGroup{Name: api.Group, Versions: []groupVersion{v}, Preferred: v}
+func groupOf(name string) apiGroup {
+	v := groupVersion{GroupVersion: name + "/" + api.Version, Version: api.Version}
+	return apiGroup{Name: name, Versions: []groupVersion{v}, Preferred: v}
 }
 
 type apiResourceList struct {

@@ -28,7 +28,7 @@ type openAPIDoc struct {
 func (o *openAPI) load() (map[string]openAPIDoc, error) {
 	o.once.Do(func() {
 		o.docs = map[string]openAPIDoc{}
-		for path, apiVersion := range map[string]string{"api/v1": api.CoreV1, "apis/" + api.FleetV1: api.FleetV1} {
+		for path, apiVersion := range map[string]string{"api/v1": api.CoreV1, "apis/" + api.FleetV1: api.FleetV1, "apis/" + api.RBACV1: api.RBACV1} {
 			body, err := json.Marshal(openAPIOf("/"+path, apiVersion))
 			if err != nil {
 				o.err = err

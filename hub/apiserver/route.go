@@ -104,7 +104,7 @@ func parseRoute(r *http.Request) (route, error) {
 	if of, ok := hubRoute(path, r); ok {
 		return of, nil
 	}
-	for prefix, apiVersion := range map[string]string{"/api/v1/": api.CoreV1, "/apis/" + api.FleetV1 + "/": api.FleetV1} {
+	for prefix, apiVersion := range map[string]string{"/api/v1/": api.CoreV1, "/apis/" + api.FleetV1 + "/": api.FleetV1, "/apis/" + api.RBACV1 + "/": api.RBACV1} {
 		if rest, ok := strings.CutPrefix(path, prefix); ok {
 			return objectRoute(rt, r, apiVersion, strings.Split(rest, "/"))
 		}
@@ -145,9 +145,9 @@ func fixedRoute(path string) (route, bool) {
 		return route{kind: routeHealth, verb: "get", serve: (*exchange).health}, true
 	case "/version":
 		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).version}, true
-	case "/", "/api", "/apis", "/apis/" + api.Group, "/api/v1", "/apis/" + api.FleetV1:
+	case "/", "/api", "/apis", "/apis/" + api.Group, "/apis/" + api.RBACGroup, "/api/v1", "/apis/" + api.FleetV1, "/apis/" + api.RBACV1:
 		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).discovery}, true
-	case "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3/apis/" + api.FleetV1:
+	case "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3/apis/" + api.FleetV1, "/openapi/v3/apis/" + api.RBACV1:
 		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).openAPIv3}, true
 	case "/openapi/v2":
 		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).openAPIv2}, true

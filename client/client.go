@@ -2,8 +2,11 @@ package client
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/fault"
 )
 
 // Client reads, watches and writes objects of every kind. Objects that it returns are the caller's to read, never to
@@ -125,6 +128,46 @@ type Transaction struct {
 	Force        bool // apply takes fields over from other managers
 	DryRun       bool
 	Cause        string
+	// If must hold when the items are done, or nothing is: a fault.Conflict for which PlanMoved answers true. A dry run answers it too.
+	If []Precondition
+}
+
+// Precondition is what a transaction rests on besides its items: how an object stands, or that nothing else belongs to a selection.
+type Precondition struct {
+	Ref api.Ref // with a Selection only Kind and, where the kind has them, Namespace
+	// ResourceVersion at which the object stands; "" = there is no such object.
+	ResourceVersion string
+	Selection       *Selection
+}
+
+// Selection names everything that it selects. What it names and does not select is no conflict.
+type Selection struct {
+	LabelSelector string
+	AppliedBy     string // the field manager; it has applied the object and still owns a field of it. "" = any object
+	Names         []string
+}
+
+// ReasonPlanMoved is the reason of a conflict's cause where a transaction's precondition does not hold.
+const ReasonPlanMoved = "PlanMoved"
+
+// PlanMoved reports whether an error says that what a transaction rests on (Transaction.If) has changed: plan again.
+func PlanMoved(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Class == fault.Conflict &&
+		slices.ContainsFunc(f.Details.Causes, func(c fault.Cause) bool { return c.Reason == ReasonPlanMoved })
+}
+
+// MaxPreconditions bounds Transaction.If, and MaxItems Transaction.Items.
+const (
+	MaxPreconditions = 1 << 15
+	MaxItems         = 1 << 15
+)
+
+// AppliedBy reports whether the manager has applied the object, and owns a field of it still.
+func AppliedBy(obj api.Object, manager string) bool {
+	return slices.ContainsFunc(obj.Meta().ManagedFields, func(m api.ManagedFieldsEntry) bool {
+		return m.Operation == "Apply" && m.Subresource == "" && m.Manager == manager
+	})
 }
 
 // TxItem is one write. For TxDelete only kind, namespace and name of Object matter, besides the preconditions.

@@ -148,7 +148,7 @@ func (c *Command) validateWrites() error {
 			ErrBadCommand, len(c.Ops), len(c.If), MaxOps)
 	}
 	for i := range c.If {
-		if err := checkText("precondition's key", c.If[i].Key, MaxKeyBytes, true); err != nil {
+		if err := c.If[i].validate(); err != nil {
 			return err
 		}
 	}
@@ -158,6 +158,16 @@ func (c *Command) validateWrites() error {
 		}
 	}
 	return nil
+}
+
+func (p *Precondition) validate() error {
+	if err := checkText("precondition's key", p.Key, MaxKeyBytes, true); err != nil {
+		return err
+	}
+	if p.End != "" && (p.End <= p.Key || p.Exists) {
+		return fmt.Errorf("%w: a precondition's range ends before it begins, or asks for existence", ErrBadCommand)
+	}
+	return checkText("precondition's end", p.End, MaxKeyBytes, false)
 }
 
 func (o *Op) validate() error {

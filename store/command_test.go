@@ -14,7 +14,7 @@ func full() *Command {
 	return &Command{
 		Level: 1, Term: 3, Actor: "user:alice", RequestID: "r1", Writer: "hub:h1", Sequence: 9,
 		Cause: Cause{Revision: MakeRevision(1, 4), RequestID: "r0"}, Time: 1234567890,
-		If: []Precondition{{Key: "a"}, {Key: "b", ModRevision: 7}, {Key: "c", Exists: true}},
+		If: []Precondition{{Key: "a"}, {Key: "b", ModRevision: 7}, {Key: "c", Exists: true}, {Key: "d/", End: "d0", ModRevision: 7}},
 		Ops: []Op{
 			{Type: OpPut, Key: "a", Value: []byte("v"), Note: Note{Verb: "create", Object: "Workload default/a", Diff: []byte("+")}},
 			{Type: OpDelete, Key: "b"},
@@ -53,6 +53,7 @@ func TestMalformedCommandsAreRefused(t *testing.T) {
 		"both or neither":   with(func(c *Command) { c.Sequence = 0 }),
 		"more than one":     with(func(c *Command) { c.Compact = 1 }),
 		"unknown op type":   with(func(c *Command) { c.Ops[0].Type = 3 }),
+		"before it begins":  with(func(c *Command) { c.If[0].End = "A" }),
 		"carries a value":   with(func(c *Command) { c.Ops[0].Type = OpDelete }),
 		"value of 1048577":  with(func(c *Command) { c.Ops[0].Value = make([]byte, MaxValueBytes+1) }),
 		"diff of 1048577":   with(func(c *Command) { c.Ops[0].Note.Diff = make([]byte, MaxValueBytes+1) }),

@@ -56,6 +56,9 @@ type Precondition struct {
 	ModRevision Revision `cbor:"2,keyasint,omitempty"`
 	// Exists overrides ModRevision: the key must exist, at whatever revision.
 	Exists bool `cbor:"3,keyasint,omitempty"`
+	// End, when set, makes it a condition on all keys in [Key, End): none of them was written after ModRevision. So a proposer that read
+	// the range at that revision knows that nothing came in or changed since. Deletions of which nothing is kept any more do not count.
+	End string `cbor:"4,keyasint,omitempty"`
 }
 
 // FormatLevel is the newest command format that this build writes and the newest it applies.
@@ -123,7 +126,7 @@ var (
 	ErrEpochNotHigher = errors.New("epoch is not higher than the present one")
 )
 
-// ConflictError tells which precondition failed and what stood there instead.
+// ConflictError tells which precondition failed and what stood there instead. Of a range Key is the key that was written since.
 type ConflictError struct {
 	Key    string
 	Want   Revision // zero: wanted absent (or, with Exists, present)

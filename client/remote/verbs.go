@@ -208,6 +208,10 @@ func (c *Client) Transact(ctx context.Context, tx client.Transaction) ([]client.
 		kinds = append(kinds, ref.Kind)
 		in.Items = append(in.Items, TransactionItem{Verb: item.Verb, Object: doc})
 	}
+	var err error
+	if in.Preconditions, err = preconditionsOf(tx); err != nil {
+		return nil, err
+	}
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, fault.BadRequest.Errorf("encode transaction: %w", err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/client"
 )
 
@@ -30,6 +31,53 @@ type TransactionRequest struct {
 	FieldManager string            `json:"fieldManager,omitempty"`
 	Force        bool              `json:"force,omitempty"`
 	DryRun       bool              `json:"dryRun,omitempty"`
+	// Preconditions must all hold, or nothing is done.
+	Preconditions []TransactionPrecondition `json:"preconditions,omitempty"`
+}
+
+// TransactionPrecondition is client.Precondition as it is sent.
+type TransactionPrecondition struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name,omitempty"`
+	// ResourceVersion of the object; absent or "" = the object does not exist.
+	ResourceVersion string                `json:"resourceVersion,omitempty"`
+	Selection       *TransactionSelection `json:"selection,omitempty"`
+}
+
+// TransactionSelection is client.Selection as it is sent.
+type TransactionSelection struct {
+	LabelSelector string   `json:"labelSelector,omitempty"`
+	AppliedBy     string   `json:"appliedBy,omitempty"`
+	Names         []string `json:"names"`
+}
+
+// Precondition reads it; false when there is no such kind.
+func (t TransactionPrecondition) Precondition() (client.Precondition, bool) {
+	k, ok := api.KindOf(t.APIVersion, t.Kind)
+	p := client.Precondition{Ref: api.Ref{Kind: k, Namespace: t.Namespace, Name: t.Name}, ResourceVersion: t.ResourceVersion}
+	if s := t.Selection; s != nil {
+		p.Selection = &client.Selection{LabelSelector: s.LabelSelector, AppliedBy: s.AppliedBy, Names: s.Names}
+	}
+	return p, ok
+}
+
+func preconditionsOf(tx client.Transaction) ([]TransactionPrecondition, error) {
+	out := make([]TransactionPrecondition, 0, len(tx.If))
+	for _, p := range tx.If {
+		if p.Ref.Kind == nil {
+			return nil, fault.BadRequest.Errorf("precondition without a kind")
+		}
+		t := TransactionPrecondition{
+			APIVersion: p.Ref.Kind.APIVersion, Kind: p.Ref.Kind.Kind, Namespace: p.Ref.Namespace, Name: p.Ref.Name, ResourceVersion: p.ResourceVersion,
+		}
+		if s := p.Selection; s != nil {
+			t.Selection = &TransactionSelection{LabelSelector: s.LabelSelector, AppliedBy: s.AppliedBy, Names: s.Names}
+		}
+		out = append(out, t)
+	}
+	return out, nil
 }
 
 // TransactionItem is one write. Object has apiVersion and kind.

@@ -32,6 +32,13 @@ func (x *exchange) transact() error {
 	} else if q {
 		tx.DryRun = true
 	}
+	for i, p := range in.Preconditions {
+		pre, ok := p.Precondition()
+		if !ok {
+			return fault.BadRequest.Errorf("preconditions[%d]: there is no kind %q of %q", i, clip(p.Kind), clip(p.APIVersion))
+		}
+		tx.If = append(tx.If, pre)
+	}
 	for i, item := range in.Items {
 		obj, err := x.itemObject(i, item)
 		if err != nil {

@@ -33,6 +33,9 @@ type plan struct {
 // plan works the request out. It has no effect beside what admission has.
 func (c *actorClient) plan(ctx context.Context, rq *request) (*plan, error) {
 	p := &plan{c: c, rq: rq, view: newView(ctx, c.r)}
+	if err := p.hold(rq.ifs); err != nil {
+		return nil, err
+	}
 	for _, w := range rq.writes {
 		if err := p.do(w); err != nil {
 			return nil, err

@@ -18,6 +18,7 @@ const maxAttempts = 64
 // request is what a method of the client asks for: some writes that stand or fall together.
 type request struct {
 	writes []*write
+	ifs    []client.Precondition
 	dryRun bool
 	cause  store.Cause
 }
@@ -99,8 +100,13 @@ func (c *actorClient) Transact(ctx context.Context, tx client.Transaction) ([]cl
 	if err != nil {
 		return nil, err
 	}
-	if n := len(tx.Items); n == 0 || n > store.MaxOps/2 {
-		return nil, fault.BadRequest.Errorf("transaction of %d items: give 1 to %d", n, store.MaxOps/2)
+	switch n := len(tx.Items); {
+	case n == 0:
+		return nil, fault.BadRequest.Errorf("transaction of no items: give 1 to %d", client.MaxItems)
+	case n > client.MaxItems:
+		return nil, fault.TooLarge.Errorf("transaction of %d items: at most %d are allowed", n, client.MaxItems)
+	case len(tx.If) > client.MaxPreconditions:
+		return nil, fault.TooLarge.Errorf("transaction of %d preconditions: at most %d are allowed", len(tx.If), client.MaxPreconditions)
 	}
 	manager := tx.FieldManager
 	if manager == "" {
@@ -109,7 +115,10 @@ func (c *actorClient) Transact(ctx context.Context, tx client.Transaction) ([]cl
 	if len(manager) > maxManagerName {
 		return nil, fault.BadRequest.Errorf("fieldManager of %d bytes: at most %d are allowed", len(manager), maxManagerName)
 	}
-	rq := &request{dryRun: tx.DryRun, cause: cause}
+	if err := checkPreconditions(tx.If); err != nil {
+		return nil, err
+	}
+	rq := &request{ifs: tx.If, dryRun: tx.DryRun, cause: cause}
 	total := 0
 	for i := range tx.Items {
 		w, size, err := newWrite(tx.Items[i])

@@ -212,6 +212,12 @@ func (t *transaction) write(c *store.Command) (store.Result, error) {
 func (t *transaction) check(conditions []store.Precondition) error {
 	for i := range conditions {
 		c := &conditions[i]
+		if c.End != "" {
+			if err := t.checkRange(c); err != nil {
+				return err
+			}
+			continue
+		}
 		var actual store.Revision
 		if e, ok := t.keys.Get(&entry{key: c.Key}); ok && !e.last.dead {
 			actual = e.last.rev
@@ -226,6 +232,21 @@ func (t *transaction) check(conditions []store.Precondition) error {
 		return &store.ConflictError{Key: c.Key, Want: want, Actual: actual}
 	}
 	return nil
+}
+
+// checkRange walks the keys of the range, in memory: its cost is that of a list without values.
+func (t *transaction) checkRange(c *store.Precondition) error {
+	var since *entry
+	t.keys.AscendRange(&entry{key: c.Key}, &entry{key: c.End}, func(e *entry) bool {
+		if e.last.rev > c.ModRevision {
+			since = e
+		}
+		return since == nil
+	})
+	if since == nil {
+		return nil
+	}
+	return &store.ConflictError{Key: since.key, Want: c.ModRevision, Actual: since.last.rev}
 }
 
 // plan finds out which ops change something, each seeing those before it, and gives them consecutive revisions.

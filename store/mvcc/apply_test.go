@@ -436,3 +436,27 @@ func TestAFileWithAHoleInItsHistoryIsRefused(t *testing.T) {
 		wantErr(t, what, err, errRecord)
 	}
 }
+
+func TestARangeConditionSeesEveryWriteSince(t *testing.T) {
+	b := newBench(t)
+	b.write(put("k/a", "1"), put("k/b", "1"), put("l/a", "1"))
+	read := b.s.Revision()
+	guarded := func(key string) store.Result {
+		return b.do(&store.Command{If: []store.Precondition{{Key: "k/", End: "k0", ModRevision: read}}, Ops: []store.Op{put(key, fmt.Sprint(b.s.Revision()))}})
+	}
+	b.write(put("l/a", "2"), put("k", "outside"), put("k0", "outside"))
+	if r := guarded("x"); r.Err != nil {
+		t.Fatalf("after writes beside the range: got %v, want none", r.Err)
+	}
+	for _, op := range []store.Op{put("k/c", "new"), put("k/a", "2"), del("k/b")} {
+		read = b.s.Revision()
+		if r := guarded("x"); r.Err != nil {
+			t.Fatalf("before the write of %s: got %v, want none", op.Key, r.Err)
+		}
+		b.write(op)
+		var c *store.ConflictError
+		if r := guarded("x"); !errors.As(r.Err, &c) || c.Key != op.Key {
+			t.Errorf("after the write of %s: got %v, want a conflict that names it", op.Key, r.Err)
+		}
+	}
+}

@@ -148,6 +148,9 @@ func (c *Client) attempt(ctx context.Context, server string, q call) (*http.Resp
 	if q.id != "" {
 		rq.Header.Set(HeaderRequestID, q.id)
 	}
+	if err := c.authorize(rq.Header); err != nil {
+		return nil, err
+	}
 	resp, err := c.http.Do(rq)
 	if err != nil {
 		return nil, silence(err)
@@ -157,6 +160,9 @@ func (c *Client) attempt(ctx context.Context, server string, q call) (*http.Resp
 		return resp, nil
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusUnauthorized {
+		c.bearer.forget()
+	}
 	return nil, refusalOf(resp)
 }
 

@@ -59,6 +59,10 @@ type Client struct {
 	random retry.Random
 	newID  func() string
 
+	bearer   bearer
+	as       string
+	asGroups []string
+
 	mu      sync.Mutex
 	servers []string // the one that answered last comes first
 }
@@ -89,7 +93,9 @@ func New(k *Kubeconfig, o Options) (*Client, error) {
 	}
 	return &Client{
 		o: o, policy: retry.Policy{Base: 50 * time.Millisecond, Max: time.Second}, random: randv2.Int64N, newID: rand.Text,
-		http:    &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		http:   &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		bearer: bearer{fixed: k.Token, file: k.TokenFile, now: time.Now},
+		as:     k.As, asGroups: slices.Clone(k.AsGroups),
 		servers: slices.Clone(k.Servers),
 	}, nil
 }
@@ -102,11 +108,16 @@ func (k *Kubeconfig) tlsConfig() (*tls.Config, error) {
 	if !roots.AppendCertsFromPEM(k.CA) {
 		return nil, errors.New("certificate-authority: no certificate in it")
 	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: k.ServerName}
+	if len(k.Cert) == 0 {
+		return cfg, nil
+	}
 	pair, err := tls.X509KeyPair(k.Cert, k.Key)
 	if err != nil {
 		return nil, fmt.Errorf("client certificate and key: %w", err)
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: k.ServerName, Certificates: []tls.Certificate{pair}}, nil
+	cfg.Certificates = []tls.Certificate{pair}
+	return cfg, nil
 }
 
 // order is the members, the one that answered last first.

@@ -84,7 +84,7 @@ func (m *members) addDead() { m.urls = append(m.urls, "https://127.0.0.1:1") }
 
 func (m *members) client(o Options) *Client {
 	m.t.Helper()
-	c, err := New(&Kubeconfig{Servers: m.urls, CA: m.cert, Cert: m.cert, Key: m.key}, o)
+	c, err := New(&Kubeconfig{Servers: m.urls, CA: m.cert, Credentials: Credentials{Cert: m.cert, Key: m.key}}, o)
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,24 +20,26 @@ const maxKubeconfig = 1 << 20
 // serversExtension is the extension of a cluster entry that lists every member's URL; kubectl ignores it and uses server.
 const serversExtension = "fleet.drover.dev/servers"
 
-// Kubeconfig is what a kubeconfig file's current context says.
+// Kubeconfig is what a kubeconfig file's current context says. It prints no credentials.
 type Kubeconfig struct {
+	Context    string   // the context's name
 	Servers    []string // https URLs, the cluster's server first
 	ServerName string   // TLS name to expect instead of the URL's host; "" = the host
 	Namespace  string   // of the context; "" = none given
 	CA         []byte   // PEM
-	Cert       []byte   // PEM
-	Key        []byte   // PEM; never printed
+	Credentials
+}
+
+// Format prints where it leads, whatever the verb.
+func (k Kubeconfig) Format(f fmt.State, _ rune) {
+	fmt.Fprintf(f, "Kubeconfig(%s: %s)", k.Context, strings.Join(k.Servers, " "))
 }
 
 // file is the part of a kubeconfig that Drover reads.
 type file struct {
-	CurrentContext string `yaml:"current-context"`
-	Clusters       []struct {
-		Name    string  `yaml:"name"`
-		Cluster cluster `yaml:"cluster"`
-	} `yaml:"clusters"`
-	Users []struct {
+	CurrentContext string         `yaml:"current-context"`
+	Clusters       []clusterEntry `yaml:"clusters"`
+	Users          []struct {
 		Name string         `yaml:"name"`
 		User map[string]any `yaml:"user"`
 	} `yaml:"users"`
@@ -50,6 +51,11 @@ type file struct {
 			Namespace string `yaml:"namespace"`
 		} `yaml:"context"`
 	} `yaml:"contexts"`
+}
+
+type clusterEntry struct {
+	Name    string  `yaml:"name"`
+	Cluster cluster `yaml:"cluster"`
 }
 
 type cluster struct {
@@ -80,6 +86,32 @@ func LoadKubeconfig(path, context string) (*Kubeconfig, error) {
 	return c, nil
 }
 
+// ErrNoContext is the cause of an error about a context that is not in the file.
+var ErrNoContext = errors.New("is not there")
+
+// LoadCluster reads where a context leads, without the credentials: they may be missing or wrong.
+func LoadCluster(path, context string) (*Kubeconfig, error) {
+	data, err := readCapped(path)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	var f file
+	if err := yaml.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, withoutValues(err))
+	}
+	for _, c := range f.Contexts {
+		if c.Name == context {
+			k := &Kubeconfig{Context: context, Namespace: c.Context.Namespace}
+			i := slices.IndexFunc(f.Clusters, func(e clusterEntry) bool { return e.Name == c.Context.Cluster })
+			if i < 0 {
+				break
+			}
+			return k, k.takeCluster(&f.Clusters[i].Cluster, filepath.Dir(path))
+		}
+	}
+	return nil, fmt.Errorf("context %q %w", context, ErrNoContext)
+}
+
 // ParseKubeconfig reads the bytes of a kubeconfig; files it names are looked for in dir.
 func ParseKubeconfig(data []byte, dir, context string) (*Kubeconfig, error) {
 	if len(data) > maxKubeconfig {
@@ -97,10 +129,11 @@ func ParseKubeconfig(data []byte, dir, context string) (*Kubeconfig, error) {
 	}
 	for _, c := range f.Contexts {
 		if c.Name == context {
-			return f.resolve(dir, c.Context.Cluster, c.Context.User, c.Context.Namespace)
+			k := &Kubeconfig{Context: context, Namespace: c.Context.Namespace}
+			return k, f.resolve(k, dir, c.Context.Cluster, c.Context.User)
 		}
 	}
-	return nil, fmt.Errorf("context %q is not there", context)
+	return nil, fmt.Errorf("context %q %w", context, ErrNoContext)
 }
 
 // withoutValues keeps a parse error from showing a key that stands in the file: only the first line of the message, which says
@@ -113,30 +146,31 @@ func withoutValues(err error) error {
 	return fmt.Errorf("is not valid YAML: %s", line)
 }
 
-func (f *file) resolve(dir, clusterName, userName, namespace string) (*Kubeconfig, error) {
-	k := &Kubeconfig{Namespace: namespace}
-	found := false
-	for _, c := range f.Clusters {
-		if c.Name == clusterName && !found {
-			found = true
-			if err := k.takeCluster(&c.Cluster, dir); err != nil {
-				return nil, fmt.Errorf("cluster %q: %w", clusterName, err)
-			}
-		}
+func (f *file) resolve(k *Kubeconfig, dir, clusterName, userName string) error {
+	i := slices.IndexFunc(f.Clusters, func(c clusterEntry) bool { return c.Name == clusterName })
+	if i < 0 {
+		return fmt.Errorf("cluster %q is not there", clusterName)
 	}
-	if !found {
-		return nil, fmt.Errorf("cluster %q is not there", clusterName)
+	if err := k.takeCluster(&f.Clusters[i].Cluster, dir); err != nil {
+		return fmt.Errorf("cluster %q: %w", clusterName, err)
 	}
 	for _, u := range f.Users {
 		if u.Name != userName {
 			continue
 		}
-		if err := k.takeUser(u.User, dir); err != nil {
-			return nil, fmt.Errorf("user %q: %w", userName, err)
+		if err := k.Credentials.take(u.User, dir); err != nil {
+			return fmt.Errorf("user %q: %w", userName, err)
 		}
-		return k, nil
+		return nil
 	}
-	return nil, fmt.Errorf("user %q is not there", userName)
+	return &LoggedOutError{Context: k.Context, User: userName, Server: k.Servers[0]}
+}
+
+// LoggedOutError tells of a context whose user has no entry in the file.
+type LoggedOutError struct{ Context, User, Server string }
+
+func (e *LoggedOutError) Error() string {
+	return fmt.Sprintf("user %q of context %q is not there: nobody is logged in; see drover login %s", e.User, e.Context, e.Server)
 }
 
 func (k *Kubeconfig) takeCluster(c *cluster, dir string) error {
@@ -146,6 +180,16 @@ func (k *Kubeconfig) takeCluster(c *cluster, dir string) error {
 	case c.ProxyURL != "":
 		return errors.New("proxy-url is not supported")
 	}
+	if err := k.takeServers(c); err != nil {
+		return err
+	}
+	k.ServerName = c.TLSServerName
+	var err error
+	k.CA, err = fileOrData("certificate-authority", c.CAFile, c.CAData, dir)
+	return err
+}
+
+func (k *Kubeconfig) takeServers(c *cluster) error {
 	servers := []string{c.Server}
 	for _, e := range c.Extensions {
 		if e.Name == serversExtension {
@@ -161,10 +205,7 @@ func (k *Kubeconfig) takeCluster(c *cluster, dir string) error {
 			k.Servers = append(k.Servers, base)
 		}
 	}
-	k.ServerName = c.TLSServerName
-	var err error
-	k.CA, err = fileOrData("certificate-authority", c.CAFile, c.CAData, dir)
-	return err
+	return nil
 }
 
 // UseServer has only this member asked; "" leaves the servers as they are.
@@ -186,27 +227,6 @@ func checkServer(s string) (string, error) {
 		return "", fmt.Errorf("server %q: want https://HOST:PORT", s)
 	}
 	return "https://" + u.Host, nil
-}
-
-func (k *Kubeconfig) takeUser(user map[string]any, dir string) error {
-	known := []string{"client-certificate", "client-certificate-data", "client-key", "client-key-data"}
-	text := map[string]string{}
-	for _, field := range slices.Sorted(maps.Keys(user)) {
-		v, isText := user[field].(string)
-		if !slices.Contains(known, field) {
-			return fmt.Errorf("%s is not supported: give client-certificate-data and client-key-data", field)
-		}
-		if !isText {
-			return fmt.Errorf("%s: want a string", field)
-		}
-		text[field] = v
-	}
-	var err error
-	if k.Cert, err = fileOrData("client-certificate", text["client-certificate"], text["client-certificate-data"], dir); err != nil {
-		return err
-	}
-	k.Key, err = fileOrData("client-key", text["client-key"], text["client-key-data"], dir)
-	return err
 }
 
 // fileOrData reads NAME-data where it is given, else the file NAME, as kubectl does.

@@ -1,12 +1,16 @@
 package remote
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-fleet/drover/api/fault"
 )
 
 // kubeconfig is a file with the given cluster and user lines.
@@ -29,7 +33,7 @@ func TestKubeconfigListsEveryMemberOnce(t *testing.T) {
 	}
 	want := &Kubeconfig{
 		Servers: []string{"https://10.0.0.1:6443", "https://10.0.0.2:6443"}, ServerName: "hub.drover.internal", Namespace: "prod",
-		CA: []byte("ca"), Cert: []byte("cert"), Key: []byte("key"),
+		CA: []byte("ca"), Context: "main", Credentials: Credentials{Cert: []byte("cert"), Key: []byte("key")},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -64,8 +68,13 @@ func TestKubeconfigRefusesWhatItWouldHaveToIgnore(t *testing.T) {
 		{"no CA", kubeconfig("    server: https://h:1\n", goodUser), "", "neither certificate-authority-data"},
 		{"no verification", kubeconfig(server+"    insecure-skip-tls-verify: true\n", goodUser), "", "insecure-skip-tls-verify is not supported"},
 		{"proxy", kubeconfig(server+"    proxy-url: http://p:1\n", goodUser), "", "proxy-url is not supported"},
-		{"token", kubeconfig(server, "    token: s3cret\n"), "", "token is not supported"},
-		{"exec", kubeconfig(server, "    exec: {command: x}\n"), "", "exec is not supported"},
+		{"exec", kubeconfig(server, "    exec: {command: s3cret}\n"), "", "exec is not supported: no program is run"},
+		{"a password", kubeconfig(server, "    password: s3cret\n"), "", "password is not supported"},
+		{"what is unknown", kubeconfig(server, "    tokens: s3cret\n"), "", "tokens: is not supported"},
+		{"a token of two words", kubeconfig(server, "    token: s3cret s3cret\n"), "", "holds blanks"},
+		{"a token that is no text", kubeconfig(server, "    token: [s3cret]\n"), "", "token: want a string"},
+		{"groups without a user", kubeconfig(server, "    token: abc\n    as-groups: [g]\n"), "", "as-groups is given without as"},
+		{"no credentials", kubeconfig(server, "    as: bob\n"), "", "neither a client certificate nor a token"},
 		{"no base64", kubeconfig(server, "    client-certificate-data: Y2VydA==\n    client-key-data: s3cret!\n"), "", "client-key-data is not base64"},
 		{"missing file", kubeconfig("    server: https://h:1\n    certificate-authority: none.crt\n", goodUser), "", "none.crt"},
 		{"too large", strings.Repeat("#", maxKubeconfig+1), "", "the limit is 1048576 bytes"},
@@ -86,4 +95,56 @@ func FuzzParseKubeconfig(f *testing.F) {
 			t.Error("accepted without a server")
 		}
 	})
+}
+
+func TestCredentialsDoNotPrint(t *testing.T) {
+	k := &Kubeconfig{Context: "a", Servers: []string{"https://h:1"}, Credentials: Credentials{Key: []byte("s3cret"), Token: "s3cret"}}
+	f, err := parseConfigFile([]byte("users: [{name: a, user: {token: s3cret}}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []any{k, *k, k.Credentials, &k.Credentials, k.Token, f, IssuedToken{Token: k.Token}} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+			if got := fmt.Sprintf(verb, v); strings.Contains(got, "s3cret") || strings.Contains(got, "733363726574") {
+				t.Errorf("%T by %s: got %s, want no secret", v, verb, got)
+			}
+		}
+	}
+}
+
+// TestATokenFileIsReadAgain: whoever renews the token writes the file; a refusal has it read at once.
+func TestATokenFileIsReadAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	now := time.Unix(0, 0)
+	b := &bearer{file: file, now: func() time.Time { return now }}
+	write := func(s string) {
+		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(token string) {
+		t.Helper()
+		if got, err := b.token(); err != nil || string(got) != token {
+			t.Errorf("got %q, %v; want %q", string(got), err, token)
+		}
+	}
+	if _, err := b.token(); !fault.Is(err, fault.Unauthorized) {
+		t.Errorf("no file: got %v, want Unauthorized", err)
+	}
+	write("one\n")
+	want("one")
+	write("two\n")
+	want("one")
+	now = now.Add(tokenAge)
+	want("two")
+	write("three")
+	b.forget()
+	want("three")
+	write("not one token")
+	now = now.Add(tokenAge)
+	want("three") // half written: what was read a moment ago goes on
+	now = now.Add(7 * tokenAge)
+	if _, err := b.token(); !fault.Is(err, fault.Unauthorized) {
+		t.Errorf("a file that stays wrong: got %v, want Unauthorized", err)
+	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/api/fault"
@@ -57,17 +55,8 @@ func connect(c *cli.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := remote.LoadKubeconfig(path, "")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no config at %s: name one with --config or DROVER_CONFIG (drover-hub --init writes admin.kubeconfig)", path)
-	}
+	config, err := loadConfig(c, path)
 	if err != nil {
-		return nil, err
-	}
-	if err := config.UseServer(c.String("server")); err != nil {
-		return nil, usagef("--server: %v", err)
-	}
-	if err := notExpired(path, config.Cert, time.Now()); err != nil {
 		return nil, err
 	}
 	r, err := remote.New(config, remote.Options{
@@ -82,10 +71,40 @@ func connect(c *cli.Context) (*connection, error) {
 	return &connection{Client: r, remote: r, config: config, namespace: ns}, nil
 }
 
-// notExpired refuses a certificate that no hub will take any more, and says where a new one is to be had: the refusal of a TLS
-// handshake could not.
-func notExpired(path string, certPEM []byte, now time.Time) error {
-	block, _ := pem.Decode(certPEM)
+// loadConfig reads the context that the command line means, with what it overrides.
+func loadConfig(c *cli.Context, path string) (*remote.Kubeconfig, error) {
+	config, err := remote.LoadKubeconfig(path, c.String("context"))
+	var out *remote.LoggedOutError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, noConfig(path, err)
+	case errors.As(err, &out):
+		return nil, fault.Unauthorized.Wrap(err)
+	case err != nil:
+		return nil, err
+	}
+	if err := config.UseServer(c.String("server")); err != nil {
+		return nil, usagef("--server: %v", err)
+	}
+	if as, groups := c.String("as"), c.StringSlice("as-group"); as != "" {
+		config.As, config.AsGroups = as, groups
+	} else if len(groups) > 0 {
+		return nil, usagef("--as-group needs --as")
+	}
+	return config, notExpired(path, config, time.Now())
+}
+
+// notExpired refuses credentials that no hub will take any more, and says where new ones are to be had: the refusal of a TLS
+// handshake could not. A token file is left to the moment when it is used.
+func notExpired(path string, config *remote.Kubeconfig, now time.Time) error {
+	at := ""
+	if path != "" {
+		at = "kubeconfig " + path + ": "
+	}
+	if end, ok := config.Token.Ends(); ok && !now.Before(end) && config.TokenFile == "" {
+		return fault.Unauthorized.Errorf("%sthe token of context %s ended at %s; log in again: drover login %s", at, config.Context, end.UTC().Format(time.RFC3339), config.Servers[0])
+	}
+	block, _ := pem.Decode(config.Cert)
 	if block == nil {
 		return nil // what is wrong with it, remote.New says
 	}
@@ -93,8 +112,8 @@ func notExpired(path string, certPEM []byte, now time.Time) error {
 	if err != nil || now.Before(cert.NotAfter) {
 		return nil
 	}
-	return fault.Unauthorized.Errorf("kubeconfig %s: the certificate of %s ended at %s; get a new kubeconfig (a hub member's admin.kubeconfig, or drover kubeconfig)",
-		path, cert.Subject.CommonName, cert.NotAfter.UTC().Format(time.RFC3339))
+	return fault.Unauthorized.Errorf("%sthe certificate of %s ended at %s; get a new kubeconfig (drover auth add-user by somebody who may, a hub member's admin.kubeconfig, or drover kubeconfig)",
+		at, cert.Subject.CommonName, cert.NotAfter.UTC().Format(time.RFC3339))
 }
 
 // caDER is the cluster's CA certificate, which tokens pin.
@@ -109,6 +128,9 @@ func (c *connection) caDER() ([]byte, error) {
 func kubeconfigCommand() *cli.Command {
 	return &cli.Command{
 		Name: "kubeconfig", Usage: "print a kubeconfig with every member of the hub, for kubectl and for drover itself",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "out", Usage: "write it to a new `FILE` that only you can read, instead of printing it"},
+		},
 		Action: func(c *cli.Context) error {
 			hub, err := connectBare(c)
 			if err != nil {
@@ -124,44 +146,51 @@ func kubeconfigCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			_, err = c.App.Writer.Write(b)
-			return err
+			return writeConfigOut(c, b)
 		},
 	}
 }
 
-// renderKubeconfig writes what it was given with the members' addresses of now. kubectl uses the first server only.
-func renderKubeconfig(k *remote.Kubeconfig, members []remote.Member) ([]byte, error) {
-	servers := k.Servers
-	if len(members) > 0 {
-		servers = nil
-		for _, m := range members {
-			if m.URL != "" {
-				servers = append(servers, m.URL)
-			}
-		}
+// writeConfigOut prints a kubeconfig, or puts it where --out says.
+func writeConfigOut(c *cli.Context, b []byte) error {
+	file := c.String("out")
+	if file == "" {
+		_, err := c.App.Writer.Write(b)
+		return err
 	}
-	if len(servers) == 0 {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already: name a new file", file)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(file)) // half a config helps nobody
+	}
+	return nil
+}
+
+// renderKubeconfig writes what it was given with the members' addresses of now, as one context "drover".
+func renderKubeconfig(k *remote.Kubeconfig, members []remote.Member) ([]byte, error) {
+	out := *k
+	out.Context = "drover"
+	if len(members) > 0 {
+		out.Servers = urlsOf(members)
+	}
+	if len(out.Servers) == 0 {
 		return nil, errors.New("no member of the hub has an address")
 	}
-	b64 := base64.StdEncoding.EncodeToString
-	cluster := map[string]any{
-		"server": servers[0], "certificate-authority-data": b64(k.CA),
-		"extensions": []any{map[string]any{"name": "fleet.drover.dev/servers", "extension": map[string]any{"servers": servers}}},
+	return out.Encode()
+}
+
+func urlsOf(members []remote.Member) []string {
+	var urls []string
+	for _, m := range members {
+		if m.URL != "" {
+			urls = append(urls, m.URL)
+		}
 	}
-	if k.ServerName != "" {
-		cluster["tls-server-name"] = k.ServerName
-	}
-	context := map[string]any{"cluster": "drover", "user": "drover"}
-	if k.Namespace != "" {
-		context["namespace"] = k.Namespace
-	}
-	return yaml.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Config", "current-context": "drover",
-		"clusters": []any{map[string]any{"name": "drover", "cluster": cluster}},
-		"contexts": []any{map[string]any{"name": "drover", "context": context}},
-		"users": []any{map[string]any{"name": "drover", "user": map[string]any{
-			"client-certificate-data": b64(k.Cert), "client-key-data": b64(k.Key),
-		}}},
-	})
+	return urls
 }

@@ -129,10 +129,11 @@ func startHub(t testing.TB) *hub {
 		Member: "h1", Version: "0.1.0", Logger: slog.New(slog.DiscardHandler),
 	})
 	must(t, err)
-	h.server = httptest.NewUnstartedServer(handler)
+	h.server = httptest.NewUnstartedServer(h.withReviews(handler))
 	certPEM, keyPEM := h.ca.issue("h1", wire.OrgHubs, time.Hour)
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	must(t, err)
+	pair.Certificate = append(pair.Certificate, h.ca.cert.Raw) // as a hub member shows it
 	roots := x509.NewCertPool()
 	roots.AddCert(h.ca.cert)
 	h.server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: roots, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS13}

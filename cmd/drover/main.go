@@ -47,7 +47,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		fmt.Fprintln(errOut, "drover: "+interrupted(args))
 		return fault.ExitStillGoing
 	}
-	fmt.Fprintf(errOut, "drover: %s\n", err)
+	if !errors.Is(err, errSaid) {
+		fmt.Fprintf(errOut, "drover: %s\n", err)
+	}
 	return fault.ExitCode(err)
 }
 
@@ -55,7 +57,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 func interrupted(args []string) string {
 	for _, w := range args[1:] {
 		switch w {
-		case "get", "describe", "logs", "why", "history", "kubeconfig":
+		case "get", "describe", "logs", "why", "history", "kubeconfig", "login", "logout", "context", "auth":
 			return "interrupted"
 		case "status", "wait":
 			return "interrupted; what was followed goes on"
@@ -65,6 +67,9 @@ func interrupted(args []string) string {
 	}
 	return "interrupted"
 }
+
+// errSaid is the error of a command whose output is all that there is to say; only its exit code is wanted.
+var errSaid = errors.New("said already")
 
 // usageError is a command line that makes no sense; exit code 2.
 type usageError struct{ msg string }
@@ -76,7 +81,7 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(f
 const exitCodes = `EXIT CODES:
    0 done   1 error   2 usage   3 done, some devices pending-offline   4 timed out and still going
    5 some devices failed   6 stopped by a person or a newer revision   7 unreachable   8 conflict   9 denied
-   hub doctor: 3 warnings   6 trouble
+   hub doctor: 3 warnings   6 trouble      auth can-i: 9 no
 `
 
 func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
@@ -91,14 +96,18 @@ func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
 		},
 		Flags: globalFlags(),
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
+			switch {
+			case c.Args().Present():
 				return usagef("there is no command %q; see drover --help", c.Args().First())
+			case c.Bool("version"):
+				return printVersion(c)
 			}
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
 			applyCommand(), getCommand(), describeCommand(), deleteCommand(), rolloutCommand(), logsCommand(), labelCommand(),
-			waitCommand(), whyCommand(), tokenCommand(), hubCommand(), approveCommand(), denyCommand(), kubeconfigCommand(), versionCommand(),
+			waitCommand(), whyCommand(), tokenCommand(), hubCommand(), approveCommand(), denyCommand(),
+			loginCommand(), logoutCommand(), contextCommand(), authCommand(), kubeconfigCommand(), versionCommand(),
 		},
 	}
 	finishCommands(app.Commands, "drover")
@@ -108,9 +117,13 @@ func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
 func globalFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "config", EnvVars: []string{"DROVER_CONFIG"}, Usage: "kubeconfig `FILE` (default ~/.config/drover/config)"},
+		&cli.StringFlag{Name: "context", Usage: "context `NAME` of the config (default: its current one)"},
+		&cli.StringFlag{Name: "as", Usage: "act as `USER`, which needs the right to impersonate"},
+		&cli.StringSliceFlag{Name: "as-group", Usage: "act as a member of `GROUP`, beside --as; may be repeated"},
 		&cli.StringFlag{Name: "server", Usage: "ask only the hub member at `URL`"},
 		&cli.StringFlag{Name: "namespace", Aliases: []string{"n"}, Usage: "`NAMESPACE` of the objects", DefaultText: "the config's, or default"},
 		&cli.DurationFlag{Name: "patience", Value: defaultPatience, Usage: "`DURATION` for which one request looks for a hub member that answers"},
+		&cli.BoolFlag{Name: "version", Usage: "print this program's version"},
 	}
 }
 
@@ -140,9 +153,13 @@ func versionCommand() *cli.Command {
 		if err := noArguments(c); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintln(c.App.Writer, "drover", version)
-		return err
+		return printVersion(c)
 	}}
+}
+
+func printVersion(c *cli.Context) error {
+	_, err := fmt.Fprintln(c.App.Writer, "drover", version)
+	return err
 }
 
 func noArguments(c *cli.Context) error {

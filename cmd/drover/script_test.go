@@ -4,6 +4,7 @@ import (
 	"flag"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/api/wire"
 	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/client/remote"
 )
 
 var update = flag.Bool("update", false, "write the scripts' expected outputs anew")
@@ -39,6 +41,10 @@ func (inOrder) Verbose() bool { return testing.Verbose() }
 //	                                stands, or for the cause of the last such write ("same")
 //	large FILE                      a manifest of 2 MiB
 //	config FILE WHAT                a kubeconfig: stranger, expired, otherca, nohub
+//	identity FILE NAME GROUP        FILE.crt and FILE.key, good for an hour
+//	jwt FILE NAME WHEN              a token of NAME that ends in an hour or, with WHEN "ended", ended an hour ago
+//
+// The hub's CA is in ca.crt and its fingerprint in $FINGERPRINT.
 func TestScripts(t *testing.T) {
 	t.Setenv("DROVER_CONFIG", "")
 	var exit int
@@ -48,7 +54,8 @@ func TestScripts(t *testing.T) {
 			h := startHub(e.T().(inOrder).T)
 			e.Values["hub"] = h
 			e.Setenv("URL", h.server.URL)
-			return nil
+			e.Setenv("FINGERPRINT", remote.Fingerprint(h.ca.cert.Raw))
+			return os.WriteFile(filepath.Join(e.WorkDir, "ca.crt"), h.ca.rootPEM(), 0o600)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"drover": func(ts *testscript.TestScript, neg bool, args []string) {
@@ -66,7 +73,19 @@ func TestScripts(t *testing.T) {
 				text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: large}\ndata: {k: " + strings.Repeat("x", 2<<20) + "}\n"
 				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 			},
-			"hub":    func(ts *testscript.TestScript, _ bool, args []string) { hubWrite(ts, args) },
+			"hub": func(ts *testscript.TestScript, _ bool, args []string) { hubWrite(ts, args) },
+			"identity": func(ts *testscript.TestScript, _ bool, args []string) {
+				cert, key := hubOf(ts).ca.issue(args[1], args[2], time.Hour)
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]+".crt"), cert, 0o600))
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]+".key"), key, 0o600))
+			},
+			"jwt": func(ts *testscript.TestScript, _ bool, args []string) {
+				end := time.Now().Add(time.Hour)
+				if args[2] == "ended" {
+					end = time.Now().Add(-time.Hour)
+				}
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(tokenOf(args[1], end)+"\n"), 0o600))
+			},
 			"config": func(ts *testscript.TestScript, _ bool, args []string) { writeConfig(ts, args[0], args[1]) },
 		},
 	})

@@ -229,7 +229,7 @@ func (h *hub) own() client.Client { return h.reg.As(registry.Actor{Name: "contro
 func (h *hub) kubeconfig(user string) *remote.Kubeconfig {
 	h.t.Helper()
 	cert, key := h.ca.issue(user, wire.OrgAdmins)
-	return &remote.Kubeconfig{Servers: []string{h.server.URL}, CA: h.ca.rootPEM(), Cert: cert, Key: key}
+	return &remote.Kubeconfig{Servers: []string{h.server.URL}, CA: h.ca.rootPEM(), Credentials: remote.Credentials{Cert: cert, Key: key}}
 }
 
 func (h *hub) remote(user string) *remote.Client {

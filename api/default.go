@@ -107,6 +107,12 @@ func defaultTemplate(t *Template) {
 	for i := range t.Spec.Containers {
 		c := &t.Spec.Containers[i]
 		setDefault(&c.ImagePullPolicy, PullIfNotPresent)
+		for j := range c.Ports {
+			setDefault(&c.Ports[j].Protocol, ProtocolTCP)
+		}
+		for j := range c.Devices {
+			setDefault(&c.Devices[j].Permissions, DefaultPermissions)
+		}
 		if p := c.ReadinessProbe; p != nil {
 			setDefault(&p.PeriodSeconds, 10)
 			setDefault(&p.TimeoutSeconds, 1)

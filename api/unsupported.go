@@ -23,7 +23,7 @@ func otherFields(t reflect.Type) []string {
 		}
 	case reflect.TypeFor[Container]():
 		return []string{
-			"devices", "envFrom", "lifecycle", "livenessProbe", "ports", "resizePolicy", "restartPolicy", "securityContext", "startupProbe", "stdin", "stdinOnce",
+			"envFrom", "lifecycle", "livenessProbe", "resizePolicy", "restartPolicy", "startupProbe", "stdin", "stdinOnce",
 			"terminationMessagePath", "terminationMessagePolicy", "tty", "volumeDevices",
 		}
 	case reflect.TypeFor[Volume]():
@@ -51,7 +51,18 @@ func otherFields(t reflect.Type) []string {
 	case reflect.TypeFor[WorkloadSpec]():
 		return []string{"offline"}
 	case reflect.TypeFor[Placement]():
-		return []string{"affinity", "spread", "priorityClassName"}
+		return []string{"affinity", "spread"}
+	case reflect.TypeFor[ContainerPort]():
+		return []string{"hostIP"}
+	case reflect.TypeFor[SecurityContext]():
+		return []string{
+			"allowPrivilegeEscalation", "appArmorProfile", "capabilities", "procMount", "readOnlyRootFilesystem", "runAsGroup", "runAsNonRoot", "runAsUser",
+			"seLinuxOptions", "seccompProfile", "windowsOptions",
+		}
+	case reflect.TypeFor[PriorityClass]():
+		return []string{"preemptionPolicy"}
+	case reflect.TypeFor[ResourceQuotaSpec]():
+		return []string{"scopes", "scopeSelector"}
 	case reflect.TypeFor[RolloutRule]():
 		return []string{"strategy", "waves", "failureThreshold", "onFailure", "window", "gates", "steps"}
 	case reflect.TypeFor[DeviceSpec]():

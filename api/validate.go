@@ -47,6 +47,12 @@ func Validate(obj Object) []FieldError {
 		errs = append(errs, checkSecret(o)...)
 	case *Event:
 		errs = append(errs, checkEvent(o)...)
+	case *DevicePool:
+		errs = append(errs, checkPool(&o.Spec)...)
+	case *ResourceQuota:
+		errs = append(errs, checkQuota(&o.Spec)...)
+	case *PriorityClass:
+		errs = append(errs, checkPriorityClass(o)...)
 	}
 	return append(errs, checkConditions(conditionsOf(obj))...)
 }
@@ -76,6 +82,10 @@ func ValidateUpdate(old, obj Object) []FieldError {
 		if p, ok := old.(*Assignment); ok {
 			same("spec.workload", p.Spec.Workload, o.Spec.Workload)
 			same("spec.ordinal", p.Spec.Ordinal, o.Spec.Ordinal)
+		}
+	case *PriorityClass:
+		if p, ok := old.(*PriorityClass); ok {
+			same("value", p.Value, o.Value)
 		}
 	case *Rollout:
 		if p, ok := old.(*Rollout); ok {
@@ -180,6 +190,8 @@ func ConditionsOf(obj Object) *[]Condition {
 	case *Rollout:
 		return &o.Status.Conditions
 	case *Device:
+		return &o.Status.Conditions
+	case *DevicePool:
 		return &o.Status.Conditions
 	}
 	return nil

@@ -61,6 +61,9 @@ func checkPlacement(path string, p *Placement) []FieldError {
 	case p.Selector != nil:
 		errs = append(errs, p.Selector.check(path+".selector")...)
 	}
+	if p.PriorityClassName != "" {
+		errs = append(errs, nameField(path+".priorityClassName", p.PriorityClassName)...)
+	}
 	for i := range p.Tolerations {
 		errs = append(errs, checkToleration(path+".tolerations"+index(i), &p.Tolerations[i])...)
 	}

@@ -39,9 +39,10 @@ func checkContainers(at string, p *PodSpec) []FieldError {
 		return []FieldError{{at, "is empty: want at least one container"}}
 	}
 	errs := limitCount(at, len(p.Containers), maxContainers)
-	seen := map[string]int{}
+	seen, ports := map[string]int{}, portsSeen{}
 	for i := range p.Containers {
 		c := &p.Containers[i]
+		errs = append(errs, ports.check(at+index(i)+".ports", c.Ports)...)
 		errs = append(errs, twice(at, ".name", c.Name, i, seen)...)
 		errs = append(errs, checkContainer(at+index(i), c, p.Volumes)...)
 	}
@@ -75,7 +76,7 @@ func checkContainer(at string, c *Container, volumes []Volume) []FieldError {
 		errs = appendErr(errs, at+".workingDir", checkPath(c.WorkingDir))
 	}
 	errs = append(errs, join(checkStrings(at+".command", c.Command), checkStrings(at+".args", c.Args), checkEnv(at+".env", c.Env),
-		checkResources(at+".resources", &c.Resources), checkMounts(at+".volumeMounts", c.VolumeMounts, volumes))...)
+		checkDevices(at+".devices", c.Devices), checkResources(at+".resources", &c.Resources), checkMounts(at+".volumeMounts", c.VolumeMounts, volumes))...)
 	if c.ReadinessProbe != nil {
 		errs = append(errs, checkProbe(at+".readinessProbe", c.ReadinessProbe)...)
 	}
@@ -247,7 +248,7 @@ func checkVolumes(at string, volumes []Volume) []FieldError {
 			errs = append(errs, FieldError{at + index(i), "needs exactly one of hostPath and emptyDir (as emptyDir: {})"})
 		}
 		if h := v.HostPath; h != nil {
-			errs = appendErr(errs, at+index(i)+".hostPath.path", checkPath(h.Path))
+			errs = appendErr(errs, at+index(i)+".hostPath.path", checkHostPath(h.Path))
 			if types := []string{"", "DirectoryOrCreate", "Directory", "FileOrCreate", "File"}; !slices.Contains(types, h.Type) {
 				errs = append(errs, FieldError{at + index(i) + ".hostPath.type", unknownValue(h.Type, types[1:]...)})
 			}

@@ -25,6 +25,9 @@ type Placement struct {
 	Selector    *LabelSelector `json:"selector,omitempty"`
 	All         bool           `json:"all,omitempty"`
 	Tolerations []Toleration   `json:"tolerations,omitempty"`
+	// PriorityClassName names the PriorityClass of the copies: whose go first when devices are short. Absent: the class that is the
+	// global default, or 0. Naming a class whose value is above 0 takes the right to use it.
+	PriorityClassName string `json:"priorityClassName,omitempty"`
 }
 
 // RolloutRule says how a new revision moves over the fleet.
@@ -71,9 +74,35 @@ type Container struct {
 	Args            []string             `json:"args,omitempty"`            // replaces the image's cmd
 	WorkingDir      string               `json:"workingDir,omitempty"`
 	Env             []EnvVar             `json:"env,omitempty"`
+	Ports           []ContainerPort      `json:"ports,omitempty"`
 	Resources       ResourceRequirements `json:"resources,omitzero"`
 	VolumeMounts    []VolumeMount        `json:"volumeMounts,omitempty"`
 	ReadinessProbe  *Probe               `json:"readinessProbe,omitempty"`
+	Devices         []DeviceFile         `json:"devices,omitempty"` // device files of the board; a DevicePool must allow them
+	SecurityContext *SecurityContext     `json:"securityContext,omitempty"`
+}
+
+// ContainerPort is a port that the container listens on, as in Kubernetes. Containers share the device's network, so a host port
+// is the container's own port: HostPort is absent or equal to ContainerPort. Given, it is reserved: a DevicePool must allow it, and
+// no other copy that wants it comes to the device.
+type ContainerPort struct {
+	Name          string `json:"name,omitempty"`
+	ContainerPort int32  `json:"containerPort"`
+	HostPort      int32  `json:"hostPort,omitempty"`
+	Protocol      string `json:"protocol,omitempty"` // TCP (default), UDP, SCTP
+}
+
+// DeviceFile is a device file of the board, given to the container under the same path. Permissions are of r (read), w (write) and
+// m (make nodes); default "rw".
+type DeviceFile struct {
+	Path        string `json:"path"`
+	Permissions string `json:"permissions,omitempty"`
+}
+
+// SecurityContext is the implemented part of Kubernetes'. A DevicePool must allow a privileged container.
+type SecurityContext struct {
+	// Privileged gives the container every capability and every device file, and lifts the kernel's filters from it.
+	Privileged *bool `json:"privileged,omitempty"`
 }
 
 // EnvVar is one environment variable: a value or a reference to one.
@@ -165,6 +194,9 @@ type WorkloadStatus struct {
 	// Images are what the images of the present generation resolved to (repository@digest), by image as written. Admission writes
 	// them with the condition ImageResolved in the same write as the spec; the image loop does when the registry was unreachable.
 	Images map[string]string `json:"images,omitempty"`
+	// Priority is the value of the class, as admission found it when the class was named: a class that is made anew with another
+	// value changes nothing that stands. Absent: 0.
+	Priority *int32 `json:"priority,omitempty"`
 }
 
 // Counts are copies: desired by the spec, reached (device reported on the updated revision), ready, updated (ready on the
@@ -210,6 +242,9 @@ type AssignmentSpec struct {
 	Ordinal  *int32 `json:"ordinal,omitempty"` // set for replicas
 	Revision string `json:"revision"`          // name of the WorkloadRevision this copy should run
 	Device   string `json:"device,omitempty"`  // empty: not bound yet
+	// Resources is the sum of what the containers of Revision ask for. Admission writes it with Revision: it is what a
+	// ResourceQuota is charged for the copy.
+	Resources ResourceRequirements `json:"resources,omitzero"`
 }
 
 // Phases of an assignment, as the device reports them.

@@ -7,6 +7,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/api/grant"
 )
 
 // Bounds of any message, besides its size: they cap what a decoder allocates for a small input.
@@ -99,17 +100,18 @@ func HashOf(encoded []byte) Hash {
 }
 
 // ComputeBundleHash hashes what the device is to run and to remove: the device's name, the index (whose hashes cover the
-// bodies) and the UIDs of the tombstones. Position and the tombstones' revisions are not part of it.
+// bodies), the UIDs of the tombstones and the grant. Position and the tombstones' revisions are not part of it.
 func (d Desired) ComputeBundleHash() (Hash, error) {
 	gone := make([]string, len(d.Tombstones))
 	for i, t := range d.Tombstones {
 		gone[i] = t.UID
 	}
 	b, err := Encode(struct {
-		Device      string   `cbor:"1,keyasint"`
-		Assignments []Entry  `cbor:"2,keyasint,omitempty"`
-		Gone        []string `cbor:"3,keyasint,omitempty"`
-	}{d.Device, d.Assignments, gone})
+		Device      string       `cbor:"1,keyasint"`
+		Assignments []Entry      `cbor:"2,keyasint,omitempty"`
+		Gone        []string     `cbor:"3,keyasint,omitempty"`
+		Grant       *grant.Grant `cbor:"4,keyasint,omitempty"`
+	}{d.Device, d.Assignments, gone, d.Grant})
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,18 @@
 package wire
 
+import "github.com/drover-fleet/drover/api/grant"
+
 // Capability numbers the protocol's features. A device says what it speaks in Hello; a hub withholds what is beyond it.
 //
 //	1  2026-11-30  Hello, Desired with index and tombstones, bodies by hash, Report, Command, log streams, sealed secrets
+//	2  2026-11-30  Desired carries what the device's pool allows, containers their host ports, device files and privilege
 type Capability uint32
 
 // CapabilityNow is what this build speaks.
-const CapabilityNow Capability = 1
+const CapabilityNow Capability = 2
+
+// CapabilityGrants is from where on a device judges by its pool, and takes ports, device files and privilege.
+const CapabilityGrants Capability = 2
 
 // Size limits in bytes, checked before allocation.
 const (
@@ -75,6 +81,16 @@ type Desired struct {
 	Assignments []Entry     `cbor:"3,keyasint,omitempty"` // ordered by UID
 	Tombstones  []Tombstone `cbor:"4,keyasint,omitempty"` // ordered by UID
 	BundleHash  Hash        `cbor:"5,keyasint"`           // as ComputeBundleHash has it
+	// Grant is what the device's pool allows. Absent: no pool counts for it. A device starts nothing that exceeds it.
+	Grant *grant.Grant `cbor:"6,keyasint,omitempty"`
+}
+
+// Allowed is the grant under which the device works.
+func (d *Desired) Allowed() grant.Grant {
+	if d.Grant == nil {
+		return grant.Grant{}
+	}
+	return *d.Grant
 }
 
 // Entry is one assignment of the index.
@@ -139,6 +155,16 @@ type Container struct {
 	Memory     uint64   `cbor:"10,keyasint,omitempty"` // limit in bytes; 0 = none
 	Mounts     []Mount  `cbor:"11,keyasint,omitempty"`
 	Readiness  *Probe   `cbor:"12,keyasint,omitempty"`
+	// HostPorts are ports of the device that the container reserves, 1 to 65535.
+	HostPorts  []int32      `cbor:"13,keyasint,omitempty"`
+	Devices    []DeviceFile `cbor:"14,keyasint,omitempty"`
+	Privileged bool         `cbor:"15,keyasint,omitempty"`
+}
+
+// DeviceFile gives a device file to a container under the same path.
+type DeviceFile struct {
+	Path        string `cbor:"1,keyasint"`
+	Permissions string `cbor:"2,keyasint"` // of r, w, m
 }
 
 // Env is a value, or a reference to a secret that the agent unseals as the container starts.

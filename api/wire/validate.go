@@ -151,7 +151,7 @@ func (d *Desired) Validate() error {
 	if err := first(d.Position.Validate(), checkName("device", d.Device), checkHash("bundle hash", d.BundleHash, true),
 		checkCount("assignments", len(d.Assignments), maxEntries), each(d.Assignments, (*Entry).Validate),
 		ordered("assignment", d.Assignments, func(e *Entry) string { return e.UID }),
-		each(d.Tombstones, (*Tombstone).Validate),
+		checkGrant(d.Grant), each(d.Tombstones, (*Tombstone).Validate),
 		ordered("tombstone", d.Tombstones, func(t *Tombstone) string { return t.UID })); err != nil {
 		return err
 	}
@@ -224,7 +224,24 @@ func (c *Container) Validate() error {
 	return first(checkName("container", c.Name), checkText("image", c.Image, maxText), checkText("image name", c.ImageName, maxText),
 		checkStrings("command", c.Command), checkStrings("args", c.Args), checkText("working directory", c.WorkingDir, maxText),
 		checkCount("variables", len(c.Env), maxItems), each(c.Env, (*Env).Validate),
-		checkCount("mounts", len(c.Mounts), maxItems), each(c.Mounts, (*Mount).Validate), c.Readiness.Validate())
+		checkCount("mounts", len(c.Mounts), maxItems), each(c.Mounts, (*Mount).Validate), c.Readiness.Validate(),
+		checkCount("host ports", len(c.HostPorts), maxItems), each(c.HostPorts, checkPort),
+		checkCount("device files", len(c.Devices), maxItems), each(c.Devices, (*DeviceFile).Validate))
+}
+
+func checkPort(p *int32) error {
+	if *p < 1 || *p > 65535 {
+		return fmt.Errorf("port %d: want 1 to 65535", *p)
+	}
+	return nil
+}
+
+// Validate checks a DeviceFile.
+func (d *DeviceFile) Validate() error {
+	if d.Permissions == "" || len(d.Permissions) > 3 || strings.Trim(d.Permissions, "rwm") != "" {
+		return fmt.Errorf("device file %q with permissions %q: want r, w and m", clip(d.Path), clip(d.Permissions))
+	}
+	return checkPath("device file", d.Path)
 }
 
 func validDigest(s string) bool {

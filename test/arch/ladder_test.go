@@ -122,8 +122,9 @@ func violations(p pkg) []string {
 var narrowed = map[string][]string{
 	"api/await":   {},
 	"api/fault":   {},
+	"api/grant":   {},
 	"api/retry":   {"api/fault"},
-	"api/wire":    {"api/fault"},
+	"api/wire":    {"api/fault", "api/grant"},
 	"sched/place": {},
 	"store":       {},
 }

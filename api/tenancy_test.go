@@ -57,7 +57,7 @@ func TestWhatAContainerAsksOfTheBoardIsChecked(t *testing.T) {
 		c := &w.Spec.Template.Spec.Containers[0]
 		c.Ports, c.Devices = tc.ports, tc.devices
 		if tc.path != "" {
-			w.Spec.Template.Spec.Volumes = []Volume{{Name: "v", HostPath: &HostPathVolume{Path: tc.path}}}
+			w.Spec.Template.Spec.Volumes = []Volume{{Name: "data", HostPath: &HostPathVolume{Path: tc.path}}}
 		}
 		if errs := Validate(w); !found(errs, tc.want) {
 			t.Errorf("%s: got %v, want %q", tc.name, errs, tc.want)

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"sync"
 	"time"
@@ -65,6 +66,9 @@ func (h *Hub) foundOnce(ctx context.Context) error {
 	if err := h.bear(authority); err != nil {
 		return err
 	}
+	if err := h.recordKey(ctx); err != nil {
+		return err
+	}
 	e, err := enroll.New(enroll.Config{
 		Client: h.as("hub:" + h.id.Name), Authority: authority, Endpoints: h.urls, Logger: h.log, Records: h.records(),
 		SealingKey: h.sealer.Export, CheckMember: h.checkMember, AddMember: h.addMember,
@@ -110,6 +114,19 @@ func (h *Hub) bear(a *enroll.Authority) error {
 	}
 	h.keys.set(creds)
 	return nil
+}
+
+// recordKey puts this member's key on record, which the others judge its certificate by.
+func (h *Hub) recordKey(ctx context.Context) error {
+	c, err := h.keys.get()
+	if err != nil {
+		return err
+	}
+	leaf, err := x509.ParseCertificate(c.cert.Certificate[0])
+	if err != nil {
+		return fmt.Errorf("read this member's certificate: %w", err)
+	}
+	return enroll.RecordMember(ctx, h.records(), leaf, len(h.node.Members()) == 1)
 }
 
 // rememberCluster pins the cluster's id in the directory: a member that finds another one in its log has been given a

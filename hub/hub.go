@@ -18,9 +18,11 @@ import (
 
 	"github.com/drover-fleet/drover/api/retry"
 	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/client/cache"
 	"github.com/drover-fleet/drover/consensus"
 	"github.com/drover-fleet/drover/consensus/peer"
 	"github.com/drover-fleet/drover/controllers/presence"
+	"github.com/drover-fleet/drover/hub/access"
 	"github.com/drover-fleet/drover/hub/admission"
 	"github.com/drover-fleet/drover/hub/gateway"
 	"github.com/drover-fleet/drover/hub/kv"
@@ -65,6 +67,8 @@ type Hub struct {
 	replica  *replica.Replica
 	upkeep   *replica.Upkeep
 	registry *registry.Registry
+	access   *access.Policy
+	roles    *cache.Set // informers of roles and bindings
 	resolver *admission.Resolver
 	gateway  *gateway.Gateway
 	contacts *gateway.Contacts
@@ -137,7 +141,7 @@ func (h *Hub) openState() (err error) {
 		return fmt.Errorf("listen for other members: %w", err)
 	}
 	transport, err := peer.New(peer.Config{
-		Name: h.id.Name, Listener: h.raft, PeerName: peerName, Logger: h.log,
+		Name: h.id.Name, Listener: h.raft, PeerName: h.peerName, Logger: h.log,
 		ServerTLS: h.keys.peerServer, ClientTLS: h.keys.peerClient,
 	})
 	if err != nil {
@@ -163,13 +167,15 @@ func (h *Hub) openServices() (err error) {
 		return err
 	}
 	h.resolver = admission.NewResolver(admission.ResolverConfig{Plain: h.cfg.PlainRegistries})
-	admit, err := admission.New(admission.Config{Images: h.resolver, Logger: h.log})
+	h.access = access.NewPolicy()
+	admit, err := admission.New(admission.Config{Images: h.resolver, Access: h.access, Logger: h.log})
 	if err != nil {
 		return err
 	}
 	if h.registry, err = registry.New(h.replica, registry.Options{Sealer: h.sealer, Admit: admit, Logger: h.log}); err != nil {
 		return err
 	}
+	h.newRights()
 	h.gateway, err = gateway.New(gateway.Options{
 		Member: h.id.Name, Client: h.as("hub:" + h.id.Name), Relisted: h.metrics.Relisted(metrics.UserGateway),
 		AsDevice: func(device string) client.Client { return h.as("device:" + device) },
@@ -253,6 +259,7 @@ func (h *Hub) serve(ctx context.Context) error {
 	group.Go(func() error { return h.found(ctx) })
 	group.Go(func() error { return h.gateway.Run(ctx) })
 	group.Go(func() error { return h.pushContacts(ctx) })
+	group.Go(func() error { return h.followRights(ctx) })
 	group.Go(func() error { return h.markProgress(ctx) })
 	group.Go(func() error { return h.lead(ctx) })
 	group.Go(func() error { return h.upkeep.Follow(ctx) })

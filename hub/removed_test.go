@@ -41,7 +41,7 @@ func TestRemovedMemberMayDoNothingThoughItsCertificateIsGood(t *testing.T) {
 		return rs.StatusCode
 	}
 	doors := []struct{ path, behalf string }{
-		{"/metrics", ""}, {"/api/v1/namespaces/default/configmaps/c", "admin"}, {pathStatus, ""}, {pathHashes, ""},
+		{"/metrics", ""}, {"/api/v1/namespaces/default/configmaps/c", `{"kind":"person","name":"admin","groups":["drover:admins"]}`}, {pathStatus, ""}, {pathHashes, ""},
 	}
 	for _, d := range doors {
 		if got := get(d.path, d.behalf); got != http.StatusOK {

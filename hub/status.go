@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/client/remote"
 	"github.com/drover-fleet/drover/consensus"
+	"github.com/drover-fleet/drover/hub/enroll"
 	"github.com/drover-fleet/drover/hub/metrics"
 	"github.com/drover-fleet/drover/hub/replica"
 	"github.com/drover-fleet/drover/store"
@@ -31,10 +33,22 @@ const (
 	statusTime = 3 * time.Second
 )
 
-// isMember tells whether a name is that of a member of the group now, as far as this member knows. Certificates are good for a year, and
-// what a member may do ends when it is removed.
-func (h *Hub) isMember(name string) bool {
-	return slices.ContainsFunc(h.node.Members(), func(m consensus.Member) bool { return m.Name == name })
+// isMember tells whether a certificate is that of a member of the group now, as far as this member knows. Certificates are good for a year,
+// and what a member may do ends when it is removed, or when another key takes its place.
+func (h *Hub) isMember(cert *x509.Certificate) bool {
+	name := cert.Subject.CommonName
+	return slices.ContainsFunc(h.node.Members(), func(m consensus.Member) bool { return m.Name == name }) && h.memberKeys().Holds(cert)
+}
+
+func (h *Hub) memberKeys() enroll.Members { return enroll.Members{Reader: h.store} }
+
+// peerName is whose certificate a connection between members has shown; not that of a member whose place another key has taken.
+func (h *Hub) peerName(s tls.ConnectionState) (string, error) {
+	name, err := peerName(s)
+	if err == nil && h.memberKeys().Superseded(s.PeerCertificates[0]) {
+		err = fmt.Errorf("another key has taken the place of member %s's", name)
+	}
+	return name, err
 }
 
 // membersOnly serves what members ask of each other.
@@ -44,16 +58,16 @@ func (h *Hub) membersOnly(serve http.HandlerFunc) http.Handler {
 
 // anyMember serves also who was a member.
 func anyMember(serve http.HandlerFunc) http.Handler {
-	return asMember(serve, func(string) bool { return true })
+	return asMember(serve, func(*x509.Certificate) bool { return true })
 }
 
-func asMember(serve http.HandlerFunc, may func(name string) bool) http.Handler {
+func asMember(serve http.HandlerFunc, may func(*x509.Certificate) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 			http.Error(w, "members only", http.StatusForbidden)
 			return
 		}
-		if name, err := peerName(*r.TLS); err != nil || !may(name) {
+		if _, err := peerName(*r.TLS); err != nil || !may(r.TLS.PeerCertificates[0]) {
 			http.Error(w, "members only", http.StatusForbidden)
 			return
 		}

@@ -14,7 +14,7 @@ const (
 	HeaderRequestID = "Drover-Request-Id"
 	// HeaderLocalOnly keeps a member from passing a request on to another.
 	HeaderLocalOnly = "Drover-Local-Only"
-	// HeaderOnBehalfOf names the person whose request a member passes on; taken from members only.
+	// HeaderOnBehalfOf says who made a request that a member passes on, as the JSON of their identity; taken from members only.
 	HeaderOnBehalfOf = "Drover-On-Behalf-Of"
 )
 

@@ -1,8 +1,12 @@
 package access
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/drover-fleet/drover/api/wire"
 )
@@ -105,3 +109,22 @@ func (id Identity) Actor() string {
 	}
 	return "anonymous"
 }
+
+// CheckPersonal refuses what no person and no group of persons may be called: what the hub alone gives.
+func CheckPersonal(name string) error {
+	switch {
+	case name == "":
+		return errors.New("a user or group has no name")
+	case len(name) > maxName:
+		return fmt.Errorf("user or group of %d bytes: the limit is %d bytes", len(name), maxName)
+	case strings.HasPrefix(name, Reserved):
+		return fmt.Errorf("user or group %q: names that begin with %s are the hub's own", name, Reserved)
+	case strings.HasPrefix(name, "drover:") && name != wire.OrgAdmins:
+		return fmt.Errorf("user or group %q: of those that begin with drover: only %s is for people", name, wire.OrgAdmins)
+	case strings.ContainsFunc(name, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }):
+		return fmt.Errorf("user or group %q: want printable characters", name)
+	}
+	return nil
+}
+
+const maxName = 200 // bytes of a user's or group's name

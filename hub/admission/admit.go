@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/hub/access"
 	"github.com/drover-fleet/drover/hub/registry"
 )
 
@@ -21,6 +22,7 @@ type Images interface {
 type Config struct {
 	Images Images
 	Logger *slog.Logger
+	Access *access.Policy   // decides what people may give; default: none, so that only admins may give anything
 	Now    func() time.Time // default time.Now
 }
 
@@ -37,6 +39,9 @@ func New(cfg Config) (*Admitter, error) {
 	if cfg.Images == nil || cfg.Logger == nil {
 		return nil, errors.New("admission: images and logger must be set")
 	}
+	if cfg.Access == nil {
+		cfg.Access = access.NewPolicy()
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -47,6 +52,11 @@ func New(cfg Config) (*Admitter, error) {
 func (a *Admitter) Admit(ctx context.Context, rq *registry.AdmissionRequest) error {
 	if isPerson(rq.Actor) {
 		if err := mayPersonWrite(rq); err != nil {
+			return err
+		}
+	}
+	if rq.Actor.User != nil {
+		if err := a.mayUserWrite(rq); err != nil {
 			return err
 		}
 	}

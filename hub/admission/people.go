@@ -120,6 +120,16 @@ func equalSpecs(a, b api.Object) (bool, error) {
 	return string(x) == string(y), err
 }
 
+// equalObjects compares by encoded form.
+func equalObjects(a, b api.Object) (bool, error) {
+	x, err := json.Marshal(a)
+	if err != nil {
+		return false, err
+	}
+	y, err := json.Marshal(b)
+	return string(x) == string(y), err
+}
+
 func specOf(o api.Object) (json.RawMessage, error) {
 	b, err := json.Marshal(o)
 	if err != nil {

@@ -1,92 +1,134 @@
 package apiserver
 
 import (
+	"context"
 	"crypto/x509"
+	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/wire"
 	"github.com/drover-fleet/drover/client/remote"
+	"github.com/drover-fleet/drover/hub/access"
 )
 
-// User is who makes a request: the subject of a client certificate that the listener verified. Group is its organisation,
-// one of wire's; both are empty for somebody without a certificate.
+// Bounds of what a request may say of who makes it, in bytes or pieces.
+const (
+	maxUserName = 200
+	maxGroups   = 64
+	maxBehalf   = 16 << 10
+	maxToken    = 16 << 10 // of a bearer token
+)
+
+// User is who a request is made as. By is who makes it, where that is somebody else: by impersonation, or a member that passes it on.
 type User struct {
-	Name  string
-	Group string
+	access.Identity
+	By *access.Identity
 }
 
-// Actor is the name that the journal of causes and the audit keep.
-func (u User) Actor() string {
-	switch u.Group {
-	case wire.OrgAdmins:
-		return "user:" + u.Name
-	case wire.OrgHubs:
-		return "hub:" + u.Name
-	case wire.OrgDevices:
-		return "device:" + u.Name
-	}
-	return "anonymous"
+// Tokens reads bearer tokens; *tokens.Authority is one.
+type Tokens interface {
+	// Authenticate says whose token it is. fault.Unauthorized: not a good one, or not for the audience "drover".
+	Authenticate(ctx context.Context, token string) (access.Identity, error)
 }
 
-// authenticate says who it is. A hub member may speak for a person whose request it passes on; nobody else may, and no member that was
-// removed.
+// authenticate says who it is: by a client certificate, else by a bearer token, else nobody. Then the request may be made as somebody
+// else, by a member that passes it on or by impersonation.
 func (s *Server) authenticate(r *http.Request, rt route) (User, error) {
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-		if rt.public() {
-			return User{}, nil
-		}
-		return User{}, fault.Unauthorized.Errorf("no client certificate: use the kubeconfig that drover-hub --init wrote (admin.kubeconfig) or drover kubeconfig printed")
-	}
-	u, err := userOf(r.TLS.VerifiedChains[0][0])
+	id, err := s.identify(r)
 	if err != nil {
-		return u, err
+		return User{Identity: id}, err
 	}
-	behalf := r.Header.Get(remote.HeaderOnBehalfOf)
-	switch {
-	case u.Group == wire.OrgHubs && !rt.public() && s.cfg.IsMember != nil && !s.cfg.IsMember(u.Name):
-		return u, fault.Forbidden.Errorf("%s is no member of the hub any more, or not yet one as far as %s knows", u.Name, s.cfg.Member)
-	case behalf == "":
-		return u, nil
-	case u.Group != wire.OrgHubs:
-		return u, fault.Forbidden.Errorf("only a hub member may send %s", remote.HeaderOnBehalfOf)
-	case len(behalf) > maxUserName:
-		return u, fault.BadRequest.Errorf("%s is longer than %d bytes", remote.HeaderOnBehalfOf, maxUserName)
+	if id.Kind == access.Member && !rt.public() && s.cfg.IsMember != nil && !s.cfg.IsMember(r.TLS.VerifiedChains[0][0]) {
+		return User{Identity: id}, fault.Forbidden.Errorf("%s is no member of the hub any more, or not yet one as far as %s knows, or another key has taken its place", id.Name, s.cfg.Member)
 	}
-	return User{Name: behalf, Group: wire.OrgAdmins}, nil
+	if behalf := r.Header.Get(remote.HeaderOnBehalfOf); behalf != "" {
+		return onBehalf(id, behalf)
+	}
+	return s.impersonate(r, id)
 }
 
-const maxUserName = 200
+func (s *Server) identify(r *http.Request) (access.Identity, error) {
+	if err := refuseQueryTokens(r); err != nil {
+		return access.Identity{}, err
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return identityOf(r.TLS.VerifiedChains[0][0])
+	}
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return access.Anonymous(), nil
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	token = strings.TrimSpace(token)
+	switch {
+	case !strings.EqualFold(scheme, "Bearer"):
+		return access.Identity{}, fault.Unauthorized.Errorf("Authorization: only Bearer is known here: use a token of a service account, or a client certificate")
+	case len(token) > maxToken:
+		return access.Identity{}, fault.Unauthorized.Errorf("bearer token of %d bytes; the limit is %d bytes", len(token), maxToken)
+	case s.cfg.Tokens == nil:
+		return access.Identity{}, fault.Unauthorized.Errorf("this member takes no bearer tokens: use a client certificate")
+	}
+	return s.cfg.Tokens.Authenticate(r.Context(), token)
+}
 
-// userOf reads the subject. A certificate of two groups is refused: which of them it acts as would be a guess.
-func userOf(c *x509.Certificate) (User, error) {
-	var groups []string
-	for _, o := range c.Subject.Organization {
-		if o == wire.OrgAdmins || o == wire.OrgHubs || o == wire.OrgDevices {
-			groups = append(groups, o)
+// refuseQueryTokens: what stands in a URL gets into logs and histories.
+func refuseQueryTokens(r *http.Request) error {
+	q := r.URL.Query()
+	for _, name := range []string{"access_token", "bearer_token", "id_token", "token"} {
+		if q.Has(name) {
+			return fault.Unauthorized.Errorf("query parameter %s: a token in a URL is refused, for URLs are logged; send it as Authorization: Bearer, and make another one", name)
 		}
 	}
-	slices.Sort(groups)
-	groups = slices.Compact(groups)
-	if len(groups) != 1 || c.Subject.CommonName == "" || len(c.Subject.CommonName) > maxUserName {
-		return User{}, fault.Unauthorized.Errorf("the client certificate names no person, member or device of this hub")
-	}
-	return User{Name: c.Subject.CommonName, Group: groups[0]}, nil
+	return nil
 }
 
-// authorize says whether the user may. In this release people with an admin's certificate may do everything that
-// admission lets people do; devices have their own paths and nothing here; members use what members need.
-func authorize(u User, rt route) error {
-	switch {
-	case rt.public() || u.Group == wire.OrgAdmins:
-		return nil
-	case u.Group == wire.OrgHubs && (rt.forMembers() || rt.kind == routeNone): // a newer member hears that this one lacks a path
-		return nil
-	case u.Group == wire.OrgDevices:
-		return fault.Forbidden.Errorf("device %q may not use the operators' API: a device reaches its own objects only, by its link", u.Name)
+// identityOf reads the subject of a verified certificate. One of members or devices has that organisation alone: which of several it
+// acts as would be a guess. Everybody else is a person, whose organisations are groups.
+func identityOf(c *x509.Certificate) (access.Identity, error) {
+	name, orgs := c.Subject.CommonName, c.Subject.Organization
+	if name == "" || len(name) > maxUserName || len(orgs) > maxGroups {
+		return access.Identity{}, fault.Unauthorized.Errorf("the client certificate names no person, member or device of this hub")
 	}
-	e := fault.Forbidden.Errorf("%s may not %s %s", u.Actor(), rt.verb, rt.object())
-	e.Details = rt.details()
-	return e
+	for kind, org := range map[access.Kind]string{access.Member: wire.OrgHubs, access.Device: wire.OrgDevices} {
+		switch {
+		case !slices.Contains(orgs, org):
+		case len(orgs) != 1:
+			return access.Identity{}, fault.Unauthorized.Errorf("the client certificate is of %s and of other organisations: it must be of one", org)
+		default:
+			return access.Identity{Kind: kind, Name: name, Groups: []string{org}}, nil
+		}
+	}
+	for _, s := range append([]string{name}, orgs...) {
+		if err := access.CheckPersonal(s); err != nil {
+			return access.Identity{}, fault.Unauthorized.Errorf("the client certificate: %w", err)
+		}
+	}
+	return access.NewPerson(name, orgs...), nil
+}
+
+// onBehalf: a hub member passes on a request with who made it, which it has authenticated. Nobody else may.
+func onBehalf(id access.Identity, header string) (User, error) {
+	switch {
+	case id.Kind != access.Member:
+		return User{Identity: id}, fault.Forbidden.Errorf("only a hub member may send %s", remote.HeaderOnBehalfOf)
+	case len(header) > maxBehalf:
+		return User{Identity: id}, fault.BadRequest.Errorf("%s is %d bytes; the limit is %d bytes", remote.HeaderOnBehalfOf, len(header), maxBehalf)
+	}
+	var whose access.Identity
+	if err := unmarshalStrict([]byte(header), &whose); err != nil || whose.Name == "" {
+		return User{Identity: id}, fault.BadRequest.Errorf("%s: want who made the request, as JSON", remote.HeaderOnBehalfOf)
+	}
+	if !whose.Ruled() {
+		return User{Identity: id}, fault.Forbidden.Errorf("%s: a request of a %s is not passed on", remote.HeaderOnBehalfOf, whose.Kind)
+	}
+	return User{Identity: whose, By: &id}, nil
+}
+
+// behalfHeader says who made a request that is passed on to another member.
+func (u User) behalfHeader() (string, error) {
+	b, err := json.Marshal(u.Identity)
+	return string(b), err
 }

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"errors"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/drover-fleet/drover/api/wire"
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/remote"
+	"github.com/drover-fleet/drover/hub/access"
 	"github.com/drover-fleet/drover/hub/registry"
 )
 
@@ -102,8 +104,13 @@ type Config struct {
 	// a watch or a log, which last as long as the client likes. It must not block.
 	Observe func(verb string, code int, took time.Duration, lasting bool)
 
-	// IsMember, when set, says whether a name is that of a member now: a certificate outlives its owner's removal.
-	IsMember func(name string) bool
+	// IsMember, when set, says whether a certificate is that of a member now: it outlives its owner's removal, and its replacement.
+	IsMember func(cert *x509.Certificate) bool
+
+	// Access decides by roles and bindings. Default: none, so that only admins may anything.
+	Access *access.Policy
+	// Tokens reads bearer tokens; without it none is taken.
+	Tokens Tokens
 
 	Member  string // this member's name
 	Version string // of Drover, as "0.1.0"
@@ -131,6 +138,9 @@ func (c *Config) validate() error {
 	}
 	if c.Lasting == nil {
 		c.Lasting = context.Background()
+	}
+	if c.Access == nil {
+		c.Access = access.NewPolicy()
 	}
 	if c.Now == nil {
 		c.Now = time.Now

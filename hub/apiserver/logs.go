@@ -111,7 +111,11 @@ func (x *exchange) passOn(m remote.Member) (*http.Response, error) {
 		return nil, err
 	}
 	rq.Header.Set(remote.HeaderLocalOnly, "1")
-	rq.Header.Set(remote.HeaderOnBehalfOf, x.user.Name)
+	behalf, err := x.user.behalfHeader()
+	if err != nil {
+		return nil, err
+	}
+	rq.Header.Set(remote.HeaderOnBehalfOf, behalf)
 	rq.Header.Set(remote.HeaderRequestID, x.id)
 	return x.s.cfg.Peer.RoundTrip(rq)
 }

@@ -85,7 +85,7 @@ func (x *exchange) pipeline() error {
 	if x.user, err = x.s.authenticate(x.r, x.route); err != nil {
 		return err
 	}
-	if err := authorize(x.user, x.route); err != nil {
+	if err := x.authorize(); err != nil {
 		return err
 	}
 	if lost != nil {

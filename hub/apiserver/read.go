@@ -13,7 +13,7 @@ import (
 func (x *exchange) client() client.Client { return x.clientFor(x.id) }
 
 func (x *exchange) clientFor(requestID string) client.Client {
-	return x.s.cfg.Clients.As(registry.Actor{Name: x.user.Actor(), RequestID: requestID})
+	return x.s.cfg.Clients.As(registry.Actor{Name: x.user.Actor(), User: &x.user.Identity, RequestID: requestID})
 }
 
 func (x *exchange) get() error {
@@ -34,6 +34,12 @@ func (x *exchange) get() error {
 
 // sendObject answers with one object in the form that was asked for.
 func (x *exchange) sendObject(status int, render *renderer, obj api.Object) error {
+	if x.route.kind == routeObjects && x.route.writes() && x.route.verb != "create" {
+		var err error
+		if obj, err = x.shown(x.route.ref, obj); err != nil {
+			return err
+		}
+	}
 	doc, err := render.one(x.s.present(obj))
 	if err != nil {
 		return err

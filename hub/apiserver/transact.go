@@ -46,13 +46,20 @@ func (x *exchange) transact() error {
 		}
 		tx.Items = append(tx.Items, client.TxItem{Verb: item.Verb, Object: obj})
 	}
+	if err := x.authorizeItems(&tx); err != nil {
+		return err
+	}
 	results, err := x.client().Transact(x.writeContext(), tx)
 	if err != nil {
 		return err
 	}
+	shown, err := x.answers(&tx, results)
+	if err != nil {
+		return err
+	}
 	out := remote.TransactionResponse{Kind: "TransactionResult", APIVersion: api.FleetV1, Items: make([]remote.TransactionResult, 0, len(results))}
-	for _, res := range results {
-		doc, err := api.Encode(x.s.present(res.Object))
+	for i, res := range results {
+		doc, err := api.Encode(x.s.present(shown[i]))
 		if err != nil {
 			return err
 		}

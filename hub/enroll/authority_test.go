@@ -45,6 +45,13 @@ func (r *memory) Create(_ context.Context, records map[string][]byte) error {
 	return nil
 }
 
+func (r *memory) Put(_ context.Context, key string, value []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.m[key] = value
+	return nil
+}
+
 // plainSealer marks what it sealed, and with which context.
 type plainSealer struct{}
 

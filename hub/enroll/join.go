@@ -83,6 +83,10 @@ func (e *Enroller) Join(ctx context.Context, q JoinRequest) (JoinReply, error) {
 	if err != nil {
 		return JoinReply{}, err
 	}
+	// Only now: until the hub has taken the member in, the one that has the name keeps it.
+	if err := e.c.Records.Put(ctx, prefixKey+q.Member.Name, []byte(fp)); err != nil {
+		return JoinReply{}, err
+	}
 	e.c.Logger.Info("hub member joins", "member", q.Member.Name, "peer", q.Member.Peer)
 	return JoinReply{
 		Certificate: cert.Raw, CA: [][]byte{e.c.Authority.CA()}, SealingKey: e.c.SealingKey(),

@@ -17,7 +17,8 @@ import (
 const (
 	keyCA      = "~ca"
 	keyCluster = "~cluster"
-	prefixJoin = "~join/"
+	prefixJoin = "~join/"   // and a key's fingerprint: the name under which the key joined
+	prefixKey  = "~member/" // and a member's name: the fingerprint of the key that it has now
 	maxRecord  = 64 << 10
 )
 
@@ -27,6 +28,8 @@ type Records interface {
 	Read(ctx context.Context, key string) (value []byte, ok bool, err error)
 	// Create adds all of them, or none; fault.AlreadyExists when one of the keys is taken.
 	Create(ctx context.Context, records map[string][]byte) error
+	// Put sets a record, whatever it was.
+	Put(ctx context.Context, key string, value []byte) error
 }
 
 // Sealer encrypts what must not stand in the log in clear. All members have the same keys.
@@ -81,13 +84,23 @@ func (r *records) Create(ctx context.Context, values map[string][]byte) error {
 	return err
 }
 
-// ForgetJoins forgets the keys by which a member has joined. Whoever holds one of them needs a token with uses left from then on, as a
-// stranger does.
+func (r *records) Put(ctx context.Context, key string, value []byte) error {
+	res, err := r.b.Propose(ctx, &store.Command{
+		Actor: r.actor, Ops: []store.Op{{Type: store.OpPut, Key: key, Value: value, Note: store.Note{Verb: "update", Object: key}}},
+	})
+	if err == nil {
+		err = res.Err
+	}
+	return err
+}
+
+// ForgetJoins forgets the keys by which a member has joined, and which it has now. Whoever holds one of them needs a token with uses left
+// from then on, as a stranger does.
 func ForgetJoins(ctx context.Context, b Backend, actor, member string) error {
 	if err := b.Barrier(ctx); err != nil {
 		return err
 	}
-	c := &store.Command{Actor: actor}
+	c := &store.Command{Actor: actor, Ops: []store.Op{{Type: store.OpDelete, Key: prefixKey + member, Note: store.Note{Verb: "delete", Object: prefixKey + member}}}}
 	rq := store.RangeRequest{Start: prefixJoin, End: store.PrefixEnd(prefixJoin), Limit: forgetPage}
 	for more := true; more; {
 		res, err := b.Range(ctx, rq)
@@ -101,9 +114,6 @@ func ForgetJoins(ctx context.Context, b Backend, actor, member string) error {
 			rq.Start = res.KVs[i].Key + "\x00"
 		}
 		rq.Revision, more = res.Revision, res.More
-	}
-	if len(c.Ops) == 0 {
-		return nil
 	}
 	res, err := b.Propose(ctx, c)
 	if err == nil {

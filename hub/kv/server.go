@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -53,9 +54,9 @@ type Server struct {
 	Backend Backend
 	Limits  Limits
 	Logger  *slog.Logger
-	// IsMember, when set, says whether a name is that of a member now: a certificate outlives its owner's removal. It is asked as a
+	// IsMember, when set, says whether a certificate is that of a member now: it outlives its owner's removal. It is asked as a
 	// connection begins, and every second as long as it stands.
-	IsMember func(name string) bool
+	IsMember func(cert *x509.Certificate) bool
 	// Observe, when set, hears of each request that was answered: its verb, CodeOK or the name of its failure, and how long it
 	// took; of a watch, when it began or failed. It must not block.
 	Observe func(verb, code string, took time.Duration)
@@ -89,7 +90,7 @@ func (s *Server) Serve(ctx context.Context, conn *tls.Conn) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	defer cancel()
-	name, err := s.checkMember(conn.ConnectionState())
+	cert, err := s.checkMember(conn.ConnectionState())
 	if err != nil {
 		s.Logger.Info("store connection refused", "from", conn.RemoteAddr().String(), "err", err)
 		return err
@@ -98,7 +99,7 @@ func (s *Server) Serve(ctx context.Context, conn *tls.Conn) error {
 	defer s.conns.Add(-1)
 	limits := s.Limits.withDefaults()
 	c := &serverConn{
-		s: s, name: name, limits: limits, out: newOutbox(conn), slots: make(chan struct{}, limits.UnderWay), lanes: make(chan struct{}, lanes),
+		s: s, cert: cert, limits: limits, out: newOutbox(conn), slots: make(chan struct{}, limits.UnderWay), lanes: make(chan struct{}, lanes),
 		watches: map[uint64]context.CancelFunc{},
 	}
 	var group sync.WaitGroup
@@ -117,22 +118,21 @@ func (s *Server) Serve(ctx context.Context, conn *tls.Conn) error {
 	return err
 }
 
-// checkMember lets only members in, by the certificate that the connection has shown, and returns whose it is.
-func (s *Server) checkMember(state tls.ConnectionState) (name string, err error) {
+// checkMember lets only members in, by the certificate that the connection has shown, and returns it.
+func (s *Server) checkMember(state tls.ConnectionState) (*x509.Certificate, error) {
 	if len(state.VerifiedChains) == 0 {
-		return "", errors.New("no client certificate")
+		return nil, errors.New("no client certificate")
 	}
 	leaf := state.VerifiedChains[0][0]
-	name = leaf.Subject.CommonName
 	if !slices.Equal(leaf.Subject.Organization, []string{wire.OrgHubs}) {
-		return "", fmt.Errorf("the certificate of %q is not a hub member's", name)
+		return nil, fmt.Errorf("the certificate of %q is not a hub member's", leaf.Subject.CommonName)
 	}
-	return name, s.stillMember(name)
+	return leaf, s.stillMember(leaf)
 }
 
-func (s *Server) stillMember(name string) error {
-	if s.IsMember != nil && !s.IsMember(name) {
-		return fmt.Errorf("%s is no member of the hub any more, or not yet one as far as this member knows", name)
+func (s *Server) stillMember(cert *x509.Certificate) error {
+	if s.IsMember != nil && !s.IsMember(cert) {
+		return fmt.Errorf("%s is no member of the hub any more, or not yet one as far as this member knows", cert.Subject.CommonName)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (c *serverConn) watchMembership(ctx context.Context, end context.CancelFunc
 	for {
 		select {
 		case <-tick.C:
-			if err := c.s.stillMember(c.name); err != nil {
+			if err := c.s.stillMember(c.cert); err != nil {
 				c.s.Logger.Info("store connection ended", "err", err)
 				end()
 				return
@@ -160,7 +160,7 @@ func (c *serverConn) watchMembership(ctx context.Context, end context.CancelFunc
 
 type serverConn struct {
 	s      *Server
-	name   string // the member's at the other end
+	cert   *x509.Certificate // the member's at the other end
 	limits Limits
 	out    *outbox
 	slots  chan struct{} // one a proposal or read under way

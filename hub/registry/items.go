@@ -155,10 +155,23 @@ func (p *plan) ask(verb string, ref api.Ref, old, obj api.Object) error {
 	if p.c.r.o.Admit == nil {
 		return nil
 	}
-	rq := &AdmissionRequest{Actor: p.c.actor, Verb: verb, Kind: ref.Kind, Old: old, New: obj, DryRun: p.rq.dryRun}
+	rq := &AdmissionRequest{Actor: p.c.actor, Verb: verb, Kind: ref.Kind, Old: old, New: obj, DryRun: p.rq.dryRun, Load: p.load}
 	err := p.c.r.o.Admit.Admit(p.view.ctx, rq)
 	p.warnings = append(p.warnings, rq.Warnings...)
 	return err
+}
+
+// load gives admission another object, and has the write rest on it.
+func (p *plan) load(ref api.Ref) (api.Object, error) {
+	if err := checkRef(ref); err != nil {
+		return nil, err
+	}
+	e, err := p.view.load(ref)
+	if err != nil {
+		return nil, err
+	}
+	e.guard = true
+	return e.cur, nil
 }
 
 // settle validates the object and puts it into the view, unless it is what stands already.

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/client"
+	"github.com/drover-fleet/drover/hub/access"
 	"github.com/drover-fleet/drover/store"
 )
 
@@ -33,6 +34,9 @@ type Actor struct {
 	Name string // user:admin, device:pi-07, controller:workload, hub:h1
 	// Term, when not zero, fences every write: it is refused once another term of office has begun.
 	Term uint64
+	// User is the person or service account in whose name the actor writes, for rules about rights. Nil for the hub's own parts and for
+	// devices, which RBAC does not rule.
+	User *access.Identity
 	// RequestID names the request in the journal; a write repeated with the same id after an unknown outcome is found to be
 	// done already. Empty: each write gets an id of its own.
 	RequestID string
@@ -47,12 +51,15 @@ type Admitter interface {
 
 // AdmissionRequest is one object of a write.
 type AdmissionRequest struct {
-	Actor    Actor
-	Verb     string // create, update, status or delete; an apply is a create or an update
-	Kind     *api.Kind
-	Old      api.Object // what stands; nil at creation; not to be changed
-	New      api.Object // nil at deletion
-	DryRun   bool
+	Actor  Actor
+	Verb   string // create, update, status or delete; an apply is a create or an update
+	Kind   *api.Kind
+	Old    api.Object // what stands; nil at creation; not to be changed
+	New    api.Object // nil at deletion
+	DryRun bool
+	// Load reads another object as the write will find it, what it has planned before included; nil where there is none. The write then
+	// rests on it: it is planned anew when the object changes first.
+	Load     func(ref api.Ref) (api.Object, error)
 	Warnings []string // for the person who writes; see WithWarnings
 }
 

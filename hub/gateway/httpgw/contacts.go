@@ -29,7 +29,7 @@ type contactsMessage struct {
 
 func (h *handler) contacts(w http.ResponseWriter, r *http.Request) {
 	cert, err := clientCert(r, wire.OrgHubs)
-	if err == nil && h.c.IsMember != nil && !h.c.IsMember(cert.Subject.CommonName) {
+	if err == nil && h.c.IsMember != nil && !h.c.IsMember(cert) {
 		err = fault.Forbidden.Errorf("%s is no member of the hub any more", cert.Subject.CommonName)
 	}
 	if err == nil {

@@ -50,8 +50,8 @@ type Config struct {
 	Contacts *gateway.Contacts
 	Enroller Enroller
 	Logger   *slog.Logger
-	// IsMember, when set, says whether a name is that of a hub member now: a certificate outlives its owner's removal.
-	IsMember func(name string) bool
+	// IsMember, when set, says whether a certificate is that of a hub member now: it outlives its owner's removal, and its replacement.
+	IsMember func(cert *x509.Certificate) bool
 	// Observe, when set, hears of each request that was answered: what message it was and the HTTP status. It must not block.
 	Observe func(message string, code int)
 }

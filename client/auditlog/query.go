@@ -29,24 +29,39 @@ type Query struct {
 
 // Match tells whether a record is selected.
 func (q *Query) Match(r *Record) bool {
-	o := r.Object
-	if o == nil {
-		o = &Object{}
-	}
 	switch {
 	case r.Seq <= q.After:
 	case !q.Since.IsZero() && r.Time.Before(q.Since):
 	case !q.Until.IsZero() && r.Time.After(q.Until):
 	case q.Actor != "" && r.Actor != q.Actor && r.By != q.Actor:
-	case q.Kind != "" && !strings.EqualFold(q.Kind, o.Kind) && !strings.EqualFold(q.Kind, o.Resource):
-	case q.Namespace != "" && q.Namespace != o.Namespace:
-	case q.Name != "" && q.Name != o.Name:
+	case !q.about(r):
 	case q.RequestID != "" && q.RequestID != r.RequestID:
 	case q.Denied && r.Decision != Deny:
 	default:
 		return true
 	}
 	return false
+}
+
+// about tells whether a record, or an item of it, is about the object that is asked for.
+func (q *Query) about(r *Record) bool {
+	if q.Kind == "" && q.Namespace == "" && q.Name == "" {
+		return true
+	}
+	if r.Object != nil && q.is(r.Object) {
+		return true
+	}
+	for i := range r.Items {
+		if q.is(&r.Items[i].Object) {
+			return true
+		}
+	}
+	return false
+}
+
+func (q *Query) is(o *Object) bool {
+	return (q.Kind == "" || strings.EqualFold(q.Kind, o.Kind) || strings.EqualFold(q.Kind, o.Resource)) &&
+		(q.Namespace == "" || q.Namespace == o.Namespace) && (q.Name == "" || q.Name == o.Name)
 }
 
 // Newest returns the lines of the newest records that match, oldest first, at most limit of them and maxBytes together; more tells that

@@ -52,6 +52,7 @@ type Record struct {
 
 	Verb     string   `json:"verb,omitempty"`
 	Object   *Object  `json:"object,omitempty"`
+	Items    []Item   `json:"items,omitempty"` // of a transaction
 	Path     string   `json:"path,omitempty"`
 	Code     int      `json:"code,omitempty"` // HTTP status; 0 before there is one
 	Reason   string   `json:"reason,omitempty"`
@@ -78,6 +79,12 @@ type Object struct {
 	Namespace   string `json:"namespace,omitempty"`
 	Name        string `json:"name,omitempty"` // "" = a collection
 	UID         string `json:"uid,omitempty"`
+}
+
+// Item is one write of a transaction.
+type Item struct {
+	Verb   string `json:"verb"`
+	Object Object `json:"object"`
 }
 
 // Gap is what could not be written. The numbers go on without one: the record that holds it has the next.

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/remote"
 	"github.com/drover-fleet/drover/hub/access"
+	"github.com/drover-fleet/drover/hub/fair"
 	"github.com/drover-fleet/drover/hub/registry"
 )
 
@@ -64,7 +65,7 @@ type Limits struct {
 	Watch       time.Duration // longest life of a watch; default 60 min, spread downwards by up to half
 	Write       time.Duration // a client that takes nothing for so long is cut off; default 15 s
 	Watches     int           // open watches and logs in all; default 4096
-	InFlight    int           // other requests at once; default 256
+	BodyGrace   time.Duration // after which a body must have come at a least rate; default 5 s
 }
 
 func (l Limits) withDefaults() Limits {
@@ -75,7 +76,7 @@ func (l Limits) withDefaults() Limits {
 		Watch:       orDefault(l.Watch, time.Hour),
 		Write:       orDefault(l.Write, 15*time.Second),
 		Watches:     orDefault(l.Watches, 4096),
-		InFlight:    orDefault(l.InFlight, 256),
+		BodyGrace:   orDefault(l.BodyGrace, bodyGrace),
 	}
 }
 
@@ -111,6 +112,11 @@ type Config struct {
 	Access *access.Policy
 	// Tokens reads bearer tokens; without it none is taken.
 	Tokens Tokens
+	// Audit puts requests on record; nil: nobody does. Seats say whose turn it is; nil: seats of its own.
+	Audit Audit
+	Seats *fair.Seats
+	// Refused, when set, hears of each refusal by its reason, of which there are few. It must not block.
+	Refused func(reason string)
 
 	Member  string // this member's name
 	Version string // of Drover, as "0.1.0"
@@ -147,6 +153,9 @@ func (c *Config) validate() error {
 	}
 	if c.NewID == nil {
 		c.NewID = rand.Text
+	}
+	if c.Seats == nil {
+		c.Seats = fair.New(fair.Config{Refused: c.Refused})
 	}
 	c.Limits = c.Limits.withDefaults()
 	return errors.Join(errs...)

@@ -34,6 +34,7 @@ func (x *exchange) get() error {
 
 // sendObject answers with one object in the form that was asked for.
 func (x *exchange) sendObject(status int, render *renderer, obj api.Object) error {
+	x.answered(obj)
 	if x.route.kind == routeObjects && x.route.writes() && x.route.verb != "create" {
 		var err error
 		if obj, err = x.shown(x.route.ref, obj); err != nil {
@@ -89,6 +90,7 @@ func (x *exchange) list() error {
 	if err != nil {
 		return err
 	}
+	defer func() { x.s.lists.note(x.listKey(), ref.Kind.Plural, x.w.size) }()
 	return x.w.json(http.StatusOK, doc)
 }
 

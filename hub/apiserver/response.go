@@ -27,6 +27,7 @@ type response struct {
 	status  int
 	reason  string // of the Status sent, for the audit
 	started bool
+	size    int // bytes of a whole body, before they are compressed
 }
 
 func newResponse(w http.ResponseWriter, r *http.Request, write time.Duration) *response {
@@ -98,6 +99,7 @@ func (w *response) json(status int, v any) error {
 
 // bytes sends a whole body, compressed where that pays.
 func (w *response) bytes(status int, contentType string, b []byte) error {
+	w.size = len(b)
 	w.Header().Add("Vary", "Accept-Encoding")
 	if !w.gzip || len(b) < gzipFrom {
 		w.Header().Set("Content-Length", strconv.Itoa(len(b)))

@@ -45,8 +45,13 @@ func (x *exchange) transact() error {
 			return err
 		}
 		tx.Items = append(tx.Items, client.TxItem{Verb: item.Verb, Object: obj})
+		x.named(string(item.Verb), obj)
 	}
+	x.audited.forced = tx.Force
 	if err := x.authorizeItems(&tx); err != nil {
+		return err
+	}
+	if err := x.receipt(); err != nil {
 		return err
 	}
 	results, err := x.client().Transact(x.writeContext(), tx)

@@ -115,7 +115,7 @@ func (w *writer) line(r auditlog.Record, at place) ([]byte, error) {
 	b, err := r.Encode()
 	if err == nil && len(b) >= auditlog.MaxLine {
 		r.Body, r.Note = nil, fmt.Sprintf("a record of %d bytes was cut to what names it", len(b))
-		r.Path, r.Groups = clip(r.Path), nil
+		r.Path, r.Groups, r.Items = clip(r.Path), nil, nil
 		b, err = r.Encode()
 	}
 	if err != nil {

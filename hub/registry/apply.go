@@ -31,10 +31,11 @@ func (p *plan) apply(w *write) error {
 	}
 	config := w.obj.DeepCopyObject()
 	normalize(config)
-	obj, managed, err := p.merge(w, config)
+	m, err := p.merge(w, config)
 	if err != nil {
 		return err
 	}
+	obj := m.obj
 	verb := verbUpdate
 	if e.cur == nil {
 		verb = verbCreate
@@ -45,48 +46,58 @@ func (p *plan) apply(w *write) error {
 	if err := p.admit(w, verb, e.cur, obj); err != nil {
 		return err
 	}
-	obj.Meta().ManagedFields = managed
+	if err := p.contend(w, true, e.cur, obj, m.before, m.after); err != nil {
+		return err
+	}
+	if obj.Meta().ManagedFields, err = p.writeManagers(e.ref, e.cur, m.after); err != nil {
+		return err
+	}
 	return p.settle(w, obj)
 }
 
-// merge returns the merged object, without what the registry decides, and the managers afterwards.
-func (p *plan) merge(w *write, config api.Object) (api.Object, []api.ManagedFieldsEntry, error) {
+// merged is what an apply comes to, without what the registry decides, and the managers on both sides of it.
+type merged struct {
+	obj           api.Object
+	before, after fieldpath.ManagedFields
+}
+
+func (p *plan) merge(w *write, config api.Object) (*merged, error) {
 	e := w.entry
 	live, err := ownable(e.cur)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	wanted, err := ownableConfig(config)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	managers, err := readManagers(e.ref, e.cur)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	before := managers.Copy()
 	me := managerKey{operationApply, w.manager}
 	if err := takeOverOwn(managers, managerKey{operationUpdate, w.manager}, wanted); err != nil {
-		return nil, nil, fault.Internal.Errorf("apply %s: %w", title(e.ref), err)
+		return nil, fault.Internal.Errorf("apply %s: %w", title(e.ref), err)
 	}
-	merged, after, err := newUpdater().Apply(live, wanted, fieldpath.APIVersion(e.ref.Kind.APIVersion), managers, me.String(), w.force)
+	sum, after, err := newUpdater().Apply(live, wanted, fieldpath.APIVersion(e.ref.Kind.APIVersion), managers, me.String(), w.force)
 	var conflicts merge.Conflicts
 	if errors.As(err, &conflicts) {
-		return nil, nil, ownershipConflict(w, conflicts)
+		return nil, ownershipConflict(w, conflicts)
 	}
 	if err != nil {
-		return nil, nil, fault.BadRequest.Errorf("apply %s: %w", title(e.ref), err)
+		return nil, fault.BadRequest.Errorf("apply %s: %w", title(e.ref), err)
 	}
 	obj := e.ref.Kind.New()
-	b, err := json.Marshal(merged.AsValue().Unstructured())
+	b, err := json.Marshal(sum.AsValue().Unstructured())
 	if err == nil {
 		err = json.Unmarshal(b, obj)
 	}
 	if err != nil {
-		return nil, nil, fault.BadRequest.Errorf("apply %s: the merged object cannot be read: %w", title(e.ref), err)
+		return nil, fault.BadRequest.Errorf("apply %s: the merged object cannot be read: %w", title(e.ref), err)
 	}
 	obj.Meta().Name, obj.Meta().Namespace = e.ref.Name, e.ref.Namespace
-	entries, err := p.writeManagers(e.ref, e.cur, after)
-	return obj, entries, err
+	return &merged{obj, before, after}, nil
 }
 
 // takeOverOwn lets a manager apply what it wrote itself by plain updates.
@@ -175,6 +186,11 @@ func ownableMap(m map[string]any) (*typed.TypedValue, error) {
 	delete(m, "kind")
 	delete(m, "status")
 	if meta, ok := m["metadata"].(map[string]any); ok {
+		if a, ok := meta["annotations"].(map[string]any); ok {
+			if delete(a, api.AnnotationContended); len(a) == 0 {
+				delete(meta, "annotations")
+			}
+		}
 		for k := range meta {
 			switch k {
 			case "labels", "annotations", "ownerReferences", "finalizers":

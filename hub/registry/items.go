@@ -48,6 +48,7 @@ func (p *plan) born(ref api.Ref, obj api.Object) {
 	m.CreationTimestamp = api.TimeOf(p.c.r.o.Now())
 	m.ResourceVersion, m.Generation, m.ManagedFields = "", 0, nil
 	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil
+	keepContended(obj, nil)
 	if ref.Kind.HasGeneration {
 		m.Generation = 1
 	}
@@ -91,6 +92,7 @@ func (p *plan) keep(ref api.Ref, obj, cur api.Object) error {
 	m.CreationTimestamp, m.GenerateName = was.CreationTimestamp, was.GenerateName
 	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = was.DeletionTimestamp, was.DeletionGracePeriodSeconds
 	m.ManagedFields = was.ManagedFields
+	keepContended(obj, cur)
 	if ref.Kind.HasStatus {
 		setStatus(obj, cur)
 	}
@@ -112,6 +114,7 @@ func (p *plan) status(w *write) error {
 	}
 	obj := e.cur.DeepCopyObject()
 	setStatus(obj, w.obj)
+	keepContendedCondition(obj, e.cur)
 	if err := p.admit(w, verbStatus, e.cur, obj); err != nil {
 		return err
 	}

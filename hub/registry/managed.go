@@ -63,10 +63,14 @@ func (p *plan) own(w *write, cur, obj api.Object) error {
 	if err != nil {
 		return err
 	}
+	before := managers.Copy()
 	me := managerKey{operationUpdate, w.manager}
 	_, after, err := newUpdater().Update(live, next, fieldpath.APIVersion(ref.Kind.APIVersion), managers, me.String())
 	if err != nil {
 		return fault.Internal.Errorf("field ownership of %s: %w", title(ref), err)
+	}
+	if err := p.contend(w, false, cur, obj, before, after); err != nil {
+		return err
 	}
 	obj.Meta().ManagedFields, err = p.writeManagers(ref, cur, after)
 	return err

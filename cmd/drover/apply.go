@@ -21,48 +21,62 @@ import (
 func applyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "apply", Usage: "make the hub hold what the manifests declare, all of them or none",
-		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "filename", Aliases: []string{"f"}, Usage: "`FILE`, folder (its .yaml, .yml and .json files), or - for standard input; may be repeated"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "let the hub check everything and write nothing"},
+		Flags: append(setFlags(),
+			&cli.BoolFlag{Name: "dry-run", Usage: "let the hub check everything, show the plan and write nothing"},
 			&cli.BoolFlag{Name: "force", Usage: "take fields over that another manager owns"},
-			&cli.StringFlag{Name: "field-manager", Value: "drover", Usage: "owner `NAME` of the fields"},
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "ask nothing, and go on where the plan grew meanwhile"},
+			&cli.IntFlag{Name: "confirm", Value: -1, Usage: "go on with pruning `N` objects although that is much; N is the number that the plan shows", DefaultText: "refuse"},
 			outputFlag("name", "json", "yaml"),
-		},
+		),
 		Action: apply,
 	}
 }
 
+// maxPlans bounds how often a set is planned anew because others write the same objects.
+const maxPlans = 20
+
 func apply(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef("apply takes no arguments, not %q; name files with -f", c.Args().First())
-	}
 	output, err := outputOf(c, "name", "json", "yaml")
 	if err != nil {
 		return err
 	}
-	items, err := readManifests(c.App.Reader, c.StringSlice("filename"))
+	s, err := setOf(c)
 	if err != nil {
 		return err
 	}
-	hub, err := connect(c)
+	s.force = c.Bool("force")
+	plan, err := s.plan(c.Context)
 	if err != nil {
 		return err
 	}
-	tx := client.Transaction{FieldManager: c.String("field-manager"), Force: c.Bool("force"), DryRun: c.Bool("dry-run")}
-	if err := hub.setNamespaces(items); err != nil {
+	fmt.Fprintln(c.App.ErrWriter, plan.summary())
+	if c.Bool("dry-run") {
+		return printApplied(c, output, plan, plan.results, true)
+	}
+	consent := consentOf(c)
+	if err := consent.begin(plan); err != nil {
 		return err
 	}
-	for _, it := range items {
-		tx.Items = append(tx.Items, client.TxItem{Verb: client.TxApply, Object: it.Object})
+	for try := 1; ; try++ {
+		results, err := plan.carryOut(c.Context)
+		if err == nil {
+			return printApplied(c, output, plan, results, false)
+		}
+		if !client.PlanMoved(err) || try == maxPlans {
+			return err
+		}
+		next, err := s.plan(c.Context)
+		if err != nil {
+			return err
+		}
+		if err := consent.again(plan, next); err != nil {
+			return err
+		}
+		plan = next
 	}
-	results, err := hub.Transact(c.Context, tx)
-	if err != nil {
-		return atManifest(err, items)
-	}
-	return printApplied(c, output, results, tx.DryRun)
 }
 
-func printApplied(c *cli.Context, output string, results []client.TxResult, dry bool) error {
+func printApplied(c *cli.Context, output string, plan *setPlan, results []client.TxResult, dry bool) error {
 	if output == "json" || output == "yaml" {
 		objects := make([]api.Object, len(results))
 		for i, r := range results {
@@ -70,13 +84,19 @@ func printApplied(c *cli.Context, output string, results []client.TxResult, dry 
 		}
 		return printObjects(c.App.Writer, output, objects)
 	}
-	for _, r := range results {
-		line := refOf(r.Object) + " " + r.Action
-		if dry {
-			line += " (dry run)"
-		}
-		if output == "name" {
-			line = refOf(r.Object)
+	for i, r := range results {
+		line := refOf(r.Object)
+		if output != "name" {
+			line += " " + r.Action
+			if i >= len(plan.set.items) {
+				line = refOf(r.Object) + " " + actionPruned
+			}
+			if on := plan.touched.of(i); on != "" {
+				line += ", " + on
+			}
+			if dry {
+				line += " (dry run)"
+			}
 		}
 		if _, err := fmt.Fprintln(c.App.Writer, line); err != nil {
 			return err
@@ -131,6 +151,9 @@ func atManifest(err error, items []api.Item) error {
 	return fault.WithExit(fault.ExitCode(err), errors.New(strings.Join(lines, "\n")))
 }
 
+// maxManifests bounds the files of a set in bytes. Comments and indentation count here; what the hub takes is api.MaxTransaction.
+const maxManifests = 4 * api.MaxTransaction
+
 // readManifests reads every file before anything is sent, and reports what is wrong in all of them at once.
 func readManifests(stdin io.Reader, names []string) ([]api.Item, error) {
 	if len(names) == 0 {
@@ -151,8 +174,8 @@ func readManifests(stdin io.Reader, names []string) ([]api.Item, error) {
 				errs = append(errs, err)
 				continue
 			}
-			if total += len(data); total > api.MaxTransaction {
-				return nil, fault.TooLarge.Errorf("%s: the set is larger than %d bytes with this file; apply it in parts", f, api.MaxTransaction)
+			if total += len(data); total > maxManifests {
+				return nil, fault.SizeLimit("the files up to "+shownName(f), int64(total), maxManifests)
 			}
 			found, err := api.DecodeManifests(shownName(f), data)
 			if err != nil {

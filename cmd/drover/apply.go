@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -53,24 +54,29 @@ func apply(c *cli.Context) error {
 	if c.Bool("dry-run") {
 		return printApplied(c, output, plan, plan.results, true)
 	}
-	consent := consentOf(c)
-	if err := consent.begin(plan); err != nil {
+	plan, results, err := s.apply(c.Context, plan, consentOf(c))
+	if err != nil {
 		return err
 	}
+	return printApplied(c, output, plan, results, false)
+}
+
+// apply carries the plan out once it is agreed to, and plans anew where others were quicker. The plan returned is the one that was done.
+func (s *set) apply(ctx context.Context, plan *setPlan, q *consent) (*setPlan, []client.TxResult, error) {
+	if err := q.begin(plan); err != nil {
+		return nil, nil, err
+	}
 	for try := 1; ; try++ {
-		results, err := plan.carryOut(c.Context)
-		if err == nil {
-			return printApplied(c, output, plan, results, false)
+		results, err := plan.carryOut(ctx)
+		if err == nil || !client.PlanMoved(err) || try == maxPlans {
+			return plan, results, err
 		}
-		if !client.PlanMoved(err) || try == maxPlans {
-			return err
-		}
-		next, err := s.plan(c.Context)
+		next, err := s.plan(ctx)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		if err := consent.again(plan, next); err != nil {
-			return err
+		if err := q.again(plan, next); err != nil {
+			return nil, nil, err
 		}
 		plan = next
 	}

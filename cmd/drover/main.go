@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 func interrupted(args []string) string {
 	for _, w := range args[1:] {
 		switch w {
-		case "get", "describe", "logs", "why", "history", "kubeconfig", "login", "logout", "context", "auth":
+		case "get", "describe", "diff", "logs", "why", "history", "kubeconfig", "login", "logout", "context", "auth":
 			return "interrupted"
 		case "status", "wait":
 			return "interrupted; what was followed goes on"
@@ -105,7 +105,7 @@ func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
-			applyCommand(), getCommand(), describeCommand(), deleteCommand(), rolloutCommand(), logsCommand(), labelCommand(),
+			applyCommand(), diffCommand(), getCommand(), describeCommand(), deleteCommand(), rolloutCommand(), logsCommand(), labelCommand(),
 			waitCommand(), whyCommand(), tokenCommand(), hubCommand(), approveCommand(), denyCommand(),
 			loginCommand(), logoutCommand(), contextCommand(), authCommand(), kubeconfigCommand(), versionCommand(),
 		},

@@ -59,9 +59,6 @@ func setOf(c *cli.Context) (*set, error) {
 	if s.items, err = readManifests(c.App.Reader, c.StringSlice("filename")); err != nil {
 		return nil, err
 	}
-	if len(s.items) == 0 {
-		return nil, fault.Invalid.Errorf("the files hold no object: an empty set is never applied, let alone pruned to")
-	}
 	if s.hub, err = connect(c); err != nil {
 		return nil, err
 	}
@@ -115,8 +112,17 @@ func (s *set) checkLabels() error {
 	return nil
 }
 
-// plan has the hub work the set out on what stands now, and notes what the answer rests on.
+// plan has the hub work the set out on what stands now, and notes what the answer rests on. Where others write while it looks, it looks again.
 func (s *set) plan(ctx context.Context) (*setPlan, error) {
+	for try := 1; ; try++ {
+		p, err := s.planOnce(ctx)
+		if err == nil || !client.PlanMoved(err) || try == maxPlans {
+			return p, err
+		}
+	}
+}
+
+func (s *set) planOnce(ctx context.Context) (*setPlan, error) {
 	p := &setPlan{set: s}
 	if s.prune {
 		if err := p.findPruned(ctx); err != nil {
@@ -126,7 +132,9 @@ func (s *set) plan(ctx context.Context) (*setPlan, error) {
 	tx := p.transaction()
 	tx.DryRun, tx.If = true, slices.Clone(p.ifs)
 	var err error
-	if p.results, err = s.hub.Transact(ctx, tx); err != nil {
+	if p.results, err = s.hub.Transact(ctx, tx); client.PlanMoved(err) {
+		return nil, err
+	} else if err != nil {
 		return nil, atManifest(err, s.items)
 	}
 	for i := range s.items {

@@ -40,6 +40,9 @@ func (t *touched) summary() string {
 	if t.unknown != "" {
 		return "devices not counted (" + t.unknown + ")"
 	}
+	if t.fleet == 0 {
+		return "no device touched"
+	}
 	return fmt.Sprintf("%d of %s touched", t.count(), devices(t.fleet))
 }
 
@@ -76,6 +79,9 @@ type fleetView struct {
 // touch works out the devices of each step. Who may not see devices or assignments gets a plan without them.
 func (p *setPlan) touch(ctx context.Context) (touched, error) {
 	t := touched{by: make([]names, len(p.results)), more: make([]int, len(p.results)), pruned: names{}}
+	if !p.reachesDevices() {
+		return t, nil
+	}
 	v, err := p.fleetView(ctx)
 	if fault.Is(err, fault.Forbidden) {
 		t.unknown = "not allowed to list devices, workloads or assignments"
@@ -96,6 +102,19 @@ func (p *setPlan) touch(ctx context.Context) (touched, error) {
 		}
 	}
 	return t, nil
+}
+
+// reachesDevices holds when something changes that a device could see.
+func (p *setPlan) reachesDevices() bool {
+	for i, r := range p.results {
+		switch r.Object.(type) {
+		case *api.Workload, *api.ConfigMap, *api.Secret, *api.Device:
+			if p.action(i) != "unchanged" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (p *setPlan) fleetView(ctx context.Context) (*fleetView, error) {

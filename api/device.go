@@ -11,14 +11,14 @@ type Device struct {
 // DeviceSpec is the operator's.
 type DeviceSpec struct {
 	Unschedulable bool    `json:"unschedulable,omitempty"` // cordon
-	Taints        []Taint `json:"taints,omitempty"`
+	Taints        []Taint `json:"taints,omitempty"`        // keep copies without a matching toleration away
 }
 
 // Taint keeps copies without a matching toleration away. Effect is NoSchedule.
 type Taint struct {
-	Key    string `json:"key"`
-	Value  string `json:"value,omitempty"`
-	Effect string `json:"effect"`
+	Key    string `json:"key"`             // name of the taint
+	Value  string `json:"value,omitempty"` // what a toleration must equal
+	Effect string `json:"effect"`          // NoSchedule
 }
 
 // DeviceStatus is the gateway's, on behalf of the device, save the condition Connected, which is the presence controller's.
@@ -36,27 +36,27 @@ type DeviceStatus struct {
 
 // DeviceIdentity is the identity the hub signed.
 type DeviceIdentity struct {
-	Fingerprint         string `json:"fingerprint,omitempty"` // sha256:HEX of the public key
-	Serial              string `json:"serial,omitempty"`      // of the board, a hint only
-	CertificateNotAfter Time   `json:"certificateNotAfter,omitzero"`
-	Session             int64  `json:"session,omitempty"`  // highest session number seen
-	Sequence            int64  `json:"sequence,omitempty"` // highest report sequence of that session that was written
+	Fingerprint         string `json:"fingerprint,omitempty"`        // sha256:HEX of the public key
+	Serial              string `json:"serial,omitempty"`             // of the board, a hint only
+	CertificateNotAfter Time   `json:"certificateNotAfter,omitzero"` // when the present certificate ends
+	Session             int64  `json:"session,omitempty"`            // highest session number seen
+	Sequence            int64  `json:"sequence,omitempty"`           // highest report sequence of that session that was written
 	// JournalAcked is the highest sequence of the device\'s own journal that the hub keeps.
 	JournalAcked int64 `json:"journalAcked,omitempty"`
 }
 
 // DeviceFacts are what the agent found out about its board.
 type DeviceFacts struct {
-	Platform     string `json:"platform,omitempty"` // linux/arm64/v8
-	Model        string `json:"model,omitempty"`
-	Kernel       string `json:"kernel,omitempty"`
-	OSImage      string `json:"osImage,omitempty"`
-	AgentVersion string `json:"agentVersion,omitempty"`
-	Runtime      string `json:"runtime,omitempty"`
-	BootID       string `json:"bootID,omitempty"`
-	Cgroup       string `json:"cgroup,omitempty"` // v1 or v2
-	MemoryCgroup bool   `json:"memoryCgroup,omitempty"`
-	Hostname     string `json:"hostname,omitempty"`
+	Platform     string `json:"platform,omitempty"`     // linux/arm64/v8
+	Model        string `json:"model,omitempty"`        // of the board
+	Kernel       string `json:"kernel,omitempty"`       // release of the kernel
+	OSImage      string `json:"osImage,omitempty"`      // name of the operating system
+	AgentVersion string `json:"agentVersion,omitempty"` // of drover-agent
+	Runtime      string `json:"runtime,omitempty"`      // name and version of the container runtime
+	BootID       string `json:"bootID,omitempty"`       // of the present boot
+	Cgroup       string `json:"cgroup,omitempty"`       // v1 or v2
+	MemoryCgroup bool   `json:"memoryCgroup,omitempty"` // whether limits on memory can be enforced
+	Hostname     string `json:"hostname,omitempty"`     // as the device names itself
 }
 
 // DeviceBundle compares what the device should hold, holds, and runs.
@@ -70,14 +70,14 @@ type DeviceBundle struct {
 
 // BundleRef names a bundle: the store revision at which its content last changed, and its content hash.
 type BundleRef struct {
-	Revision string `json:"revision,omitempty"`
-	Hash     string `json:"hash,omitempty"`
+	Revision string `json:"revision,omitempty"` // store revision at which the content last changed
+	Hash     string `json:"hash,omitempty"`     // of the content
 }
 
 // DeviceClock is the device's clock against the hub's, at the last contact.
 type DeviceClock struct {
-	Offset  Duration `json:"offset,omitzero"` // device minus hub
-	Trusted bool     `json:"trusted,omitempty"`
+	Offset  Duration `json:"offset,omitzero"`   // device minus hub
+	Trusted bool     `json:"trusted,omitempty"` // whether the device has verified its time
 }
 
 // Tombstone orders a device to stop an assignment that was deleted or moved away while the device may still hold it. The
@@ -91,11 +91,11 @@ type Tombstone struct {
 
 // TombstoneSpec names what is to stop, where.
 type TombstoneSpec struct {
-	Device    string `json:"device"`
-	UID       string `json:"uid"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Workload  string `json:"workload"`
+	Device    string `json:"device"`    // that may still hold the assignment
+	UID       string `json:"uid"`       // of the assignment
+	Namespace string `json:"namespace"` // of the assignment
+	Name      string `json:"name"`      // of the assignment
+	Workload  string `json:"workload"`  // of the assignment
 }
 
 // JoinToken lets devices (or hub members) enroll. The secret itself is printed once at creation and never stored.
@@ -133,15 +133,15 @@ type EnrollmentRequest struct {
 
 // EnrollmentRequestSpec is what the device asked with; Approved and Denied are the operator's.
 type EnrollmentRequestSpec struct {
-	Device      string            `json:"device"` // the name it wants
-	Fingerprint string            `json:"fingerprint"`
-	Token       string            `json:"token"` // name of the JoinToken, not its secret
-	Labels      map[string]string `json:"labels,omitempty"`
-	CSR         []byte            `json:"csr"` // PKCS#10, DER
-	Source      string            `json:"source,omitempty"`
-	Facts       DeviceFacts       `json:"facts,omitzero"`
-	Approved    bool              `json:"approved,omitempty"`
-	Denied      bool              `json:"denied,omitempty"`
+	Device      string            `json:"device"`             // the name it wants
+	Fingerprint string            `json:"fingerprint"`        // sha256:HEX of the device's public key
+	Token       string            `json:"token"`              // name of the JoinToken, not its secret
+	Labels      map[string]string `json:"labels,omitempty"`   // that the device gets from its token
+	CSR         []byte            `json:"csr"`                // PKCS#10, DER
+	Source      string            `json:"source,omitempty"`   // address that the request came from
+	Facts       DeviceFacts       `json:"facts,omitzero"`     // of the board
+	Approved    bool              `json:"approved,omitempty"` // set by a person: let the device in
+	Denied      bool              `json:"denied,omitempty"`   // set by a person: refuse it
 	// Replace allows the request to take over the name of a device that exists with another key.
 	Replace bool `json:"replace,omitempty"`
 }

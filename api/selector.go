@@ -8,15 +8,15 @@ import (
 // LabelSelector is Kubernetes': matchLabels and matchExpressions, all of which must hold. An absent or empty selector
 // selects nothing, unless "all: true" stands beside it.
 type LabelSelector struct {
-	MatchLabels      map[string]string          `json:"matchLabels,omitempty"`
-	MatchExpressions []LabelSelectorRequirement `json:"matchExpressions,omitempty"`
+	MatchLabels      map[string]string          `json:"matchLabels,omitempty"`      // labels that must have just these values
+	MatchExpressions []LabelSelectorRequirement `json:"matchExpressions,omitempty"` // further requirements; all must hold
 }
 
 // LabelSelectorRequirement is one expression: In, NotIn, Exists or DoesNotExist.
 type LabelSelectorRequirement struct {
-	Key      string   `json:"key"`
-	Operator string   `json:"operator"`
-	Values   []string `json:"values,omitempty"`
+	Key      string   `json:"key"`              // the label
+	Operator string   `json:"operator"`         // In, NotIn, Exists or DoesNotExist
+	Values   []string `json:"values,omitempty"` // of In and NotIn
 }
 
 // Operators of a LabelSelectorRequirement.

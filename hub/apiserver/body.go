@@ -53,6 +53,11 @@ func (x *exchange) object() (api.Object, error) {
 		return x.decode(body)
 	case "application/yaml":
 		return x.decodeManifest(body)
+	case protobufMedia:
+		if body, err = protobufToJSON(body); err != nil {
+			return nil, err
+		}
+		return x.decode(body)
 	}
 	return nil, fault.UnsupportedMedia.Errorf("content type %q: send application/json or application/yaml (kubectl create -f and apply -f do)", clip(media))
 }

@@ -13,8 +13,12 @@ import (
 	"github.com/drover-fleet/drover/api/fault"
 )
 
-// maxPatchOps bounds a JSON patch; as in Kubernetes.
-const maxPatchOps = 10_000
+// Bounds of a JSON patch, as in Kubernetes: operations, and bytes that all of its copies make together, since a patch of copies alone
+// doubles a document with each.
+const (
+	maxPatchOps    = 10_000
+	maxPatchCopies = 3 << 20
+)
 
 // unmarshalNumbers keeps numbers as they are written, so that 64-bit integers survive.
 func unmarshalNumbers(b []byte, v any) error {
@@ -107,16 +111,17 @@ func (o patchOp) check() error {
 
 // apply does all operations in order, or none that shows: an error means that the document is not used.
 func (ops patchOps) apply(doc any) (any, error) {
+	copied := 0
 	for i, o := range ops {
 		var err error
-		if doc, err = o.apply(doc); err != nil {
+		if doc, err = o.apply(doc, &copied); err != nil {
 			return nil, fault.Invalid.Errorf("JSON patch operation %d (%s %s): %w", i, o.Op, clip(*o.Path), err)
 		}
 	}
 	return doc, nil
 }
 
-func (o patchOp) apply(doc any) (any, error) {
+func (o patchOp) apply(doc any, copied *int) (any, error) {
 	path, err := parsePointer(*o.Path)
 	if err != nil {
 		return nil, err
@@ -125,7 +130,7 @@ func (o patchOp) apply(doc any) (any, error) {
 	case "remove":
 		return editAt(doc, path, remove)
 	case "move", "copy":
-		return o.transfer(doc, path)
+		return o.transfer(doc, path, copied)
 	}
 	var value any
 	if err := unmarshalNumbers(o.Value, &value); err != nil {
@@ -147,7 +152,7 @@ func (o patchOp) apply(doc any) (any, error) {
 	return doc, nil
 }
 
-func (o patchOp) transfer(doc any, path []string) (any, error) {
+func (o patchOp) transfer(doc any, path []string, copied *int) (any, error) {
 	from, err := parsePointer(*o.From)
 	if err != nil {
 		return nil, err
@@ -168,6 +173,9 @@ func (o patchOp) transfer(doc any, path []string) (any, error) {
 	fresh, err := json.Marshal(value) // a copy shares nothing with its source
 	if err != nil {
 		return nil, err
+	}
+	if *copied += len(fresh); *copied > maxPatchCopies {
+		return nil, fmt.Errorf("the copies come to more than %d bytes", maxPatchCopies)
 	}
 	var twin any
 	if err := unmarshalNumbers(fresh, &twin); err != nil {

@@ -103,21 +103,53 @@ func TestMergePatchIsRFC7386(t *testing.T) {
 	}
 }
 
-func TestStrategicPatchWithMeaningOfItsOwnIsRefused(t *testing.T) {
-	for patch, refused := range map[string]bool{
-		`{"data":{"a":"b","c":null}}`:                       false,
-		`{"data":{"$patch":"replace"}}`:                     true,
-		`{"$setElementOrder/containers":[]}`:                true,
-		`{"metadata":{"finalizers":["x"]}}`:                 true,
-		`{"metadata":{"labels":{"a":"b"}}}`:                 false,
-		`{"metadata":{"$retainKeys":["a"],"labels":{}}}`:    true,
-		`{"metadata":{"ownerReferences":[{"uid":"u"}]}}`:    true,
-		`{"metadata":{"annotations":{"a":null}},"data":{}}`: false,
-	} {
-		m, _ := document(t, patch).(map[string]any)
-		if err := plainStrategic(m); (err != nil) != refused {
-			t.Errorf("%s: got %v, want refused %v", patch, err, refused)
-		}
+func TestCopiesOfAJSONPatchAreBounded(t *testing.T) {
+	patch := `[{"op":"copy","from":"/a","path":"/b"}` + strings.Repeat(`,{"op":"copy","from":"","path":"/c"}`, 100) + `]`
+	ops, err := parseJSONPatch([]byte(patch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ops.apply(document(t, `{"a":"`+strings.Repeat("x", 1000)+`"}`))
+	if err == nil || !strings.Contains(err.Error(), "copies come to more than") {
+		t.Errorf("100 copies of the whole: got %v, want a refusal", err)
+	}
+}
+
+func TestStrategicPatchMergesFinalizersAndOwnersAndReplacesEveryOtherList(t *testing.T) {
+	const doc = `{"metadata":{"finalizers":["a","b"],"ownerReferences":[{"uid":"1","name":"x"},{"uid":"2","name":"y"}],"labels":{"k":"v"}},"rules":[1,2]}`
+	tests := []struct{ name, patch, want, wantErr string }{
+		{"null removes", `{"metadata":{"labels":{"k":null}}}`, `{"metadata":{"finalizers":["a","b"],"ownerReferences":[{"uid":"1","name":"x"},{"uid":"2","name":"y"}],"labels":{}},"rules":[1,2]}`, ""},
+		{"a finalizer is added", `{"metadata":{"finalizers":["c","a"]}}`, `{"metadata":{"finalizers":["a","b","c"],"ownerReferences":[{"uid":"1","name":"x"},{"uid":"2","name":"y"}],"labels":{"k":"v"}},"rules":[1,2]}`, ""},
+		{"a finalizer is removed", `{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"],"$setElementOrder/finalizers":["b"]}}`, `{"metadata":{"finalizers":["b"],"ownerReferences":[{"uid":"1","name":"x"},{"uid":"2","name":"y"}],"labels":{"k":"v"}},"rules":[1,2]}`, ""},
+		{"an owner changes, one goes, one comes", `{"metadata":{"ownerReferences":[{"uid":"1","name":"z"},{"uid":"2","$patch":"delete"},{"uid":"3"}]}}`, `{"metadata":{"finalizers":["a","b"],"ownerReferences":[{"uid":"1","name":"z"},{"uid":"3"}],"labels":{"k":"v"}},"rules":[1,2]}`, ""},
+		{"other lists are one value", `{"rules":[3]}`, `{"metadata":{"finalizers":["a","b"],"ownerReferences":[{"uid":"1","name":"x"},{"uid":"2","name":"y"}],"labels":{"k":"v"}},"rules":[3]}`, ""},
+		{"replace", `{"metadata":{"$patch":"replace","name":"n"}}`, `{"metadata":{"name":"n"},"rules":[1,2]}`, ""},
+		{"retain", `{"metadata":{"$retainKeys":["labels"],"labels":{"k":"w"}}}`, `{"metadata":{"labels":{"k":"w"}},"rules":[1,2]}`, ""},
+		{"order", `{"metadata":{"$setElementOrder/finalizers":["b","a"],"finalizers":["b"]}}`, `{"metadata":{"finalizers":["b","a"],"ownerReferences":[{"uid":"1","name":"x"},{"uid":"2","name":"y"}],"labels":{"k":"v"}},"rules":[1,2]}`, ""},
+		{"unknown directive", `{"$mix":[]}`, "", `directive "$mix"`},
+		{"unknown value", `{"metadata":{"$patch":"burn"}}`, "", `$patch is "burn"`},
+		{"owner without uid", `{"metadata":{"ownerReferences":[{"name":"z"}]}}`, "", "has no uid"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			change, err := newEdit(strategicPatch, []byte(tt.patch))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := change(document(t, doc))
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Fatalf("error: got %v, want one with %q", err, tt.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(encoded(t, document(t, tt.want)), encoded(t, got)); diff != "" {
+				t.Errorf("document (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -320,8 +320,9 @@ func TestDiscoveryListsEveryKind(t *testing.T) {
 		}
 	}
 	const proto = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-	if r := b.want(200, b.get("/openapi/v2", "Accept", proto)); r.body != "\x0a\x032.0" || strings.Contains(r.header.Get("Content-Type"), "@") {
-		t.Errorf("OpenAPI v2: got %q of type %q, which must be a media type", r.body, r.header.Get("Content-Type"))
+	r := b.want(200, b.get("/openapi/v2", "Accept", proto))
+	if got := r.header.Get("Content-Type"); !strings.HasPrefix(r.body, "\x0a\x032.0") || strings.Contains(got, "@") {
+		t.Errorf("OpenAPI v2: got %d bytes of type %q, which must be a media type", len(r.body), got)
 	}
 }
 

@@ -4,197 +4,156 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"mime"
 	"net/http"
-	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/fault"
 )
 
-// openAPI holds the OpenAPI v3 documents, made at the first request from the Go types of the kinds: enough for kubectl explain
-// and for kubectl to find out that the server validates fields itself.
+// openAPI holds the OpenAPI documents, made at the first request from the Go types of the kinds, with what the source says of each
+// field. They are what kubectl explain prints, what kubectl before 1.25 validates by, and how clients learn what the hub can do.
 type openAPI struct {
 	once sync.Once
-	docs map[string]openAPIDoc // by group and version's path: api/v1
+	v3   map[string]openAPIDoc // by group and version's path: api/v1
+	root []byte                // lists them with their hashes
+	v2   openAPIDoc
+	v2pb openAPIDoc // kubectl before 1.24 reads nothing else
 	err  error
 }
 
 type openAPIDoc struct {
 	body []byte
-	hash string
+	hash string // of the body, in hexadecimal
 }
 
-func (o *openAPI) load() (map[string]openAPIDoc, error) {
-	o.once.Do(func() {
-		o.docs = map[string]openAPIDoc{}
-		for path, apiVersion := range map[string]string{"api/v1": api.CoreV1, "apis/" + api.FleetV1: api.FleetV1, "apis/" + api.RBACV1: api.RBACV1} {
-			body, err := json.Marshal(openAPIOf("/"+path, apiVersion))
-			if err != nil {
-				o.err = err
-				return
-			}
-			sum := sha256.Sum256(body)
-			o.docs[path] = openAPIDoc{body: body, hash: hex.EncodeToString(sum[:8])}
-		}
-	})
-	return o.docs, o.err
+func newOpenAPIDoc(body []byte) openAPIDoc {
+	sum := sha256.Sum256(body)
+	return openAPIDoc{body: body, hash: strings.ToUpper(hex.EncodeToString(sum[:16]))}
 }
 
-func (x *exchange) openAPIv3() error {
-	docs, err := x.s.openAPI.load()
+func (d openAPIDoc) etag() string { return `"` + d.hash + `"` }
+
+// openAPIPaths are the groups and versions with a document of their own.
+func openAPIPaths() map[string]string {
+	return map[string]string{"api/v1": api.CoreV1, "apis/" + api.FleetV1: api.FleetV1, "apis/" + api.RBACV1: api.RBACV1}
+}
+
+func (o *openAPI) load() error {
+	o.once.Do(func() { o.err = o.make() })
+	return o.err
+}
+
+func (o *openAPI) make() error {
+	docs, err := readFieldDocs()
 	if err != nil {
 		return err
 	}
+	o.v3 = map[string]openAPIDoc{}
+	listed := map[string]any{}
+	for path, apiVersion := range openAPIPaths() {
+		body, err := json.Marshal(openAPIv3Of(docs, "/"+path, apiVersion))
+		if err != nil {
+			return err
+		}
+		doc := newOpenAPIDoc(body)
+		o.v3[path] = doc
+		listed[path] = map[string]string{"serverRelativeURL": "/openapi/v3/" + path + "?hash=" + doc.hash}
+	}
+	if o.root, err = json.Marshal(map[string]any{"paths": listed}); err != nil {
+		return err
+	}
+	v2 := openAPIv2Of(docs)
+	body, err := json.Marshal(v2)
+	if err != nil {
+		return err
+	}
+	pb, err := v2.proto()
+	if err != nil {
+		return err
+	}
+	o.v2, o.v2pb = newOpenAPIDoc(body), newOpenAPIDoc(pb)
+	return nil
+}
+
+// openAPIv3 answers with the list of documents, or one of them. A document asked for by its hash never changes, so it may be kept
+// for ever; by another hash the client is led to the present one, as in Kubernetes.
+func (x *exchange) openAPIv3() error {
+	if err := x.s.openAPI.load(); err != nil {
+		return err
+	}
+	if err := wantsJSON(x.r.Header.Get("Accept")); err != nil {
+		return err
+	}
 	rest := strings.TrimPrefix(strings.TrimPrefix(x.route.path, "/openapi/v3"), "/")
-	if rest != "" {
-		doc := docs[rest]
-		x.w.Header().Set("ETag", `"`+doc.hash+`"`)
-		return x.w.bytes(http.StatusOK, "application/json", doc.body)
+	if rest == "" {
+		return x.sendDocument(newOpenAPIDoc(x.s.openAPI.root), "application/json")
 	}
-	paths := map[string]any{}
-	for path, doc := range docs {
-		paths[path] = map[string]string{"serverRelativeURL": "/openapi/v3/" + path + "?hash=" + doc.hash}
-	}
-	return x.w.json(http.StatusOK, map[string]any{"paths": paths})
-}
-
-// openAPIv2 answers with a document that describes nothing. kubectl before 1.25 looks a kind up in it before it creates or
-// applies, and leaves validation to the server where it finds none; the server's is strict.
-func (x *exchange) openAPIv2() error {
-	// Clients ask by a name with "@v1.0", which is no media type; the answer's name has ".v1.0", as from Kubernetes.
-	if strings.Contains(x.r.Header.Get("Accept"), "application/com.github.proto-openapi.spec.v2") {
-		return x.w.bytes(http.StatusOK, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", []byte("\x0a\x032.0")) // field 1, swagger: "2.0"
-	}
-	return x.w.json(http.StatusOK, object{"swagger": "2.0", "info": object{"title": "Drover", "version": api.Version}, "paths": object{}})
-}
-
-// object is a JSON object of an OpenAPI document.
-type object = map[string]any
-
-func openAPIOf(base, apiVersion string) object {
-	g := &schemaMaker{schemas: object{}}
-	paths := object{}
-	for _, k := range api.Kinds() {
-		if k.APIVersion != apiVersion {
-			continue
-		}
-		ref := g.of(reflect.TypeOf(k.New()).Elem())
-		name, _ := ref["$ref"].(string)
-		schema, _ := g.schemas[strings.TrimPrefix(name, schemaPrefix)].(object)
-		schema["x-kubernetes-group-version-kind"] = []object{gvk(k)}
-		at := base + "/" + k.Plural
-		if k.Namespaced {
-			at = base + "/namespaces/{namespace}/" + k.Plural
-		}
-		paths[at] = operations(k, ref, "get", "post", "delete")
-		paths[at+"/{name}"] = operations(k, ref, "get", "put", "patch", "delete")
-	}
-	return object{
-		"openapi":    "3.0.0",
-		"info":       object{"title": "Drover", "version": apiVersion},
-		"paths":      paths,
-		"components": object{"schemas": g.schemas},
-	}
-}
-
-func gvk(k *api.Kind) object {
-	version := api.CoreV1
-	if k.Group() != "" {
-		version = api.Version
-	}
-	return object{"group": k.Group(), "version": version, "kind": k.Kind}
-}
-
-func operations(k *api.Kind, ref object, methods ...string) object {
-	out := object{}
-	for _, m := range methods {
-		op := object{
-			"x-kubernetes-group-version-kind": gvk(k),
-			"responses":                       object{"200": object{"description": "OK", "content": object{"application/json": object{"schema": ref}}}},
-		}
-		if m != "get" && m != "delete" {
-			op["parameters"] = []object{queryParameter("dryRun"), queryParameter("fieldManager"), queryParameter("fieldValidation")}
-		}
-		out[m] = op
-	}
-	return out
-}
-
-func queryParameter(name string) object {
-	return object{"name": name, "in": "query", "schema": object{"type": "string", "uniqueItems": true}}
-}
-
-const schemaPrefix = "#/components/schemas/"
-
-// schemaMaker turns Go types into schemas; structs become components.
-type schemaMaker struct{ schemas object }
-
-func (g *schemaMaker) of(t reflect.Type) object {
-	switch reflect.New(t).Interface().(type) {
-	case *api.Time:
-		return object{"type": "string", "format": "date-time"}
-	case *api.Duration, *api.Quantity:
-		return object{"type": "string"}
-	case *api.IntOrPercent:
-		return object{"x-kubernetes-int-or-string": true}
-	case *api.RawJSON:
-		return object{"type": "object"}
-	case *[]byte:
-		return object{"type": "string", "format": "byte"}
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		return g.of(t.Elem())
-	case reflect.Slice:
-		return object{"type": "array", "items": g.of(t.Elem())}
-	case reflect.Map:
-		return object{"type": "object", "additionalProperties": g.of(t.Elem())}
-	case reflect.Struct:
-		return g.component(t)
-	case reflect.Bool:
-		return object{"type": "boolean"}
-	case reflect.Int32:
-		return object{"type": "integer", "format": "int32"}
-	case reflect.Int64:
-		return object{"type": "integer", "format": "int64"}
-	}
-	return object{"type": "string"}
-}
-
-func (g *schemaMaker) component(t reflect.Type) object {
-	name := "dev.drover.fleet.v1." + t.Name()
-	if _, ok := g.schemas[name]; !ok {
-		properties := object{}
-		schema := object{"type": "object", "properties": properties}
-		g.schemas[name] = schema
-		var required []string
-		for i := range t.NumField() {
-			required = append(required, g.field(properties, t.Field(i))...)
-		}
-		if len(required) > 0 {
-			schema["required"] = required
-		}
-	}
-	return object{"$ref": schemaPrefix + name}
-}
-
-// field adds a field under its JSON name and returns the names of those that must be given. An embedded struct's fields are
-// the outer one's.
-func (g *schemaMaker) field(properties object, f reflect.StructField) (required []string) {
-	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-	if f.Anonymous && name == "" {
-		for i := range f.Type.NumField() {
-			required = append(required, g.field(properties, f.Type.Field(i))...)
-		}
-		return required
-	}
-	if name == "" || name == "-" {
+	doc := x.s.openAPI.v3[rest]
+	switch hash := x.r.URL.Query().Get("hash"); hash {
+	case "":
+	case doc.hash:
+		x.w.cacheFor = "public, immutable, max-age=31536000"
+	default:
+		x.w.Header().Set("Location", x.route.path+"?hash="+doc.hash)
+		x.w.start(http.StatusMovedPermanently, "application/json")
 		return nil
 	}
-	properties[name] = g.of(f.Type)
-	if !strings.Contains(options, "omit") && name != "metadata" {
-		required = append(required, name)
+	return x.sendDocument(doc, "application/json")
+}
+
+// protoV2 is the media type of the second version's binary form: clients ask by a name with "@v1.0", which is no media type; the answer's
+// name has ".v1.0", as from Kubernetes.
+const (
+	protoV2       = "application/com.github.proto-openapi.spec.v2"
+	protoV2Answer = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+)
+
+func (x *exchange) openAPIv2() error {
+	if err := x.s.openAPI.load(); err != nil {
+		return err
 	}
-	return required
+	accept := x.r.Header.Get("Accept")
+	if strings.Contains(accept, protoV2) {
+		return x.sendDocument(x.s.openAPI.v2pb, protoV2Answer)
+	}
+	if err := wantsJSON(accept); err != nil {
+		return err
+	}
+	return x.sendDocument(x.s.openAPI.v2, "application/json")
+}
+
+// wantsJSON refuses a client that takes no JSON in plain form.
+func wantsJSON(accept string) error {
+	if strings.TrimSpace(accept) == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(accept, ",") {
+		if media, _, err := mime.ParseMediaType(strings.TrimSpace(part)); err == nil && isJSON(media) {
+			return nil
+		}
+	}
+	return fault.NotAcceptable.Errorf("only application/json can be answered here, not %q", clip(accept))
+}
+
+// sendDocument answers with a document under its ETag, or with 304 when the client has it.
+func (x *exchange) sendDocument(d openAPIDoc, contentType string) error {
+	x.w.Header().Set("ETag", d.etag())
+	x.w.Header().Add("Vary", "Accept")
+	if hasETag(x.r.Header.Get("If-None-Match"), d.etag()) {
+		x.w.start(http.StatusNotModified, contentType)
+		return nil
+	}
+	return x.w.bytes(http.StatusOK, contentType, d.body)
+}
+
+// hasETag reads If-None-Match, which compares weakly: W/"a" and "a" are one.
+func hasETag(header, etag string) bool {
+	return slices.ContainsFunc(strings.Split(header, ","), func(one string) bool {
+		one = strings.TrimSpace(one)
+		return one == "*" || strings.TrimPrefix(one, "W/") == etag
+	})
 }

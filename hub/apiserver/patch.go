@@ -3,7 +3,6 @@ package apiserver
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/api/fault"
@@ -36,31 +35,34 @@ func (x *exchange) patch() error {
 	return fault.UnsupportedMedia.Errorf("content type %q: patches are %s", clip(media), patchTypes)
 }
 
-// patchStrategic: for Drover's own kinds there is none, as for every custom resource. A core kind's has the meaning of a merge
-// patch as long as it has no directives and touches no list that it would merge by key.
+// patchStrategic: for Drover's own kinds there is none, as for every custom resource.
 func (x *exchange) patchStrategic() error {
-	if x.route.ref.Kind.APIVersion != api.CoreV1 {
-		return fault.UnsupportedMedia.Errorf("%s has no strategic merge patch: send one of %s (kubectl patch --type=merge)", x.route.ref.Kind.Kind, patchTypes)
+	if k := x.route.ref.Kind; k.Group() == api.Group {
+		return fault.UnsupportedMedia.Errorf("%s has no strategic merge patch: send one of %s (kubectl patch --type=merge)", k.Kind, patchTypes)
 	}
 	return x.patchWith(strategicPatch)
 }
 
-// patchWith is a read-modify-write. Where the patch gives no resourceVersion the one that was read is the precondition, and
-// the change is made again on what another wrote in between.
 func (x *exchange) patchWith(media string) error {
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	change, err := newEdit(media, body)
+	if err != nil {
+		return err
+	}
+	return x.patchBy(change)
+}
+
+// patchBy is a read-modify-write. Where the patch gives no resourceVersion the one that was read is the precondition, and
+// the change is made again on what another wrote in between.
+func (x *exchange) patchBy(change edit) error {
 	render, err := x.renderer()
 	if err != nil {
 		return err
 	}
 	o, err := writeOptions(x.r.URL.Query(), x.route.sub)
-	if err != nil {
-		return err
-	}
-	body, err := x.readBody()
-	if err != nil {
-		return err
-	}
-	edit, err := newEdit(media, body)
 	if err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func (x *exchange) patchWith(media string) error {
 		if err != nil {
 			return err
 		}
-		obj, err := x.edited(old, edit)
+		obj, err := x.edited(old, change)
 		if err != nil {
 			return err
 		}
@@ -86,19 +88,8 @@ func (x *exchange) patchWith(media string) error {
 }
 
 // edited is the object after the patch. The precondition is the patch's own resourceVersion, or the one that was read.
-func (x *exchange) edited(old api.Object, edit edit) (api.Object, error) {
-	before, err := json.Marshal(old)
-	if err != nil {
-		return nil, err
-	}
-	var doc any
-	if err := unmarshalNumbers(before, &doc); err != nil {
-		return nil, err
-	}
-	if doc, err = edit(doc); err != nil {
-		return nil, err
-	}
-	after, err := json.Marshal(doc)
+func (x *exchange) edited(old api.Object, change edit) (api.Object, error) {
+	after, err := edited(old, change)
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +117,9 @@ func newEdit(media string, body []byte) (edit, error) {
 		}
 		return ops.apply, nil
 	}
+	if media != mergePatch && media != strategicPatch {
+		return nil, fault.UnsupportedMedia.Errorf("content type %q: patches are %s", clip(media), patchTypes)
+	}
 	var patch any
 	if err := unmarshalNumbers(body, &patch); err != nil {
 		return nil, fault.BadRequest.Errorf("the patch is not JSON: %w", err)
@@ -135,43 +129,15 @@ func newEdit(media string, body []byte) (edit, error) {
 		return nil, fault.BadRequest.Errorf("the patch must be a JSON object")
 	}
 	if media == strategicPatch {
-		if err := plainStrategic(m); err != nil {
-			return nil, err
-		}
+		return func(doc any) (any, error) {
+			out, gone, err := strategicInto(doc, m, "")
+			if gone {
+				return nil, fault.BadRequest.Errorf("the whole object cannot be removed by a patch")
+			}
+			return out, err
+		}, nil
 	}
 	return func(doc any) (any, error) { return mergeInto(doc, m), nil }, nil
-}
-
-// plainStrategic refuses what a strategic merge patch would do otherwise than a merge patch.
-func plainStrategic(m map[string]any) error {
-	refuse := func(what string) error {
-		return fault.UnsupportedMedia.Errorf("strategic merge patch with %s is not supported: send one of %s", what, patchTypes)
-	}
-	if meta, ok := m["metadata"].(map[string]any); ok {
-		for _, list := range []string{"finalizers", "ownerReferences"} {
-			if _, ok := meta[list]; ok {
-				return refuse("metadata." + list)
-			}
-		}
-	}
-	if directive := findDirective(m); directive != "" {
-		return refuse("the directive " + clip(directive))
-	}
-	return nil
-}
-
-func findDirective(m map[string]any) string {
-	for k, v := range m {
-		if strings.HasPrefix(k, "$") {
-			return k
-		}
-		if sub, ok := v.(map[string]any); ok {
-			if d := findDirective(sub); d != "" {
-				return d
-			}
-		}
-	}
-	return ""
 }
 
 // applyOne is server-side apply of one object: made when it is not there, its fields owned by the manager.
@@ -188,8 +154,8 @@ func (x *exchange) applyOne() error {
 	if o.FieldManager == "" {
 		return fault.BadRequest.Errorf("fieldManager is required for an apply: it names who owns the fields")
 	}
-	if x.route.sub != "" {
-		return fault.UnsupportedMedia.Errorf("apply on the subresource %s is not supported: send %s", x.route.sub, mergePatch)
+	if x.route.sub == "status" {
+		return x.applyStatus()
 	}
 	obj, err := x.appliedObject()
 	if err != nil {
@@ -228,4 +194,40 @@ func (x *exchange) appliedObject() (api.Object, error) {
 		return nil, fault.BadRequest.Errorf("metadata.managedFields must be absent in an apply")
 	}
 	return obj, nil
+}
+
+// applyStatus is server-side apply of a status: the fields given are set, lists as a whole, the others stay. Status has one writer by
+// design, so its fields have no managers and there is nothing to conflict with.
+func (x *exchange) applyStatus() error {
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	if body, err = jsonOf(body); err != nil {
+		return err
+	}
+	applied, err := x.decode(body)
+	if err != nil {
+		return err
+	}
+	var given map[string]any
+	if err := unmarshalNumbers(body, &given); err != nil {
+		return fault.BadRequest.Errorf("request body: %w", err)
+	}
+	patch := map[string]any{"status": given["status"]}
+	if rv := applied.Meta().ResourceVersion; rv != "" {
+		patch["metadata"] = map[string]any{"resourceVersion": rv}
+	}
+	if patch["status"] == nil {
+		return fault.BadRequest.Errorf("an apply to /status needs a status")
+	}
+	return x.patchBy(func(doc any) (any, error) { return mergeInto(doc, patch), nil })
+}
+
+// jsonOf refuses a body of another form. Server-side apply is named after YAML, of which JSON is a part.
+func jsonOf(body []byte) ([]byte, error) {
+	if !json.Valid(body) {
+		return nil, fault.UnsupportedMedia.Errorf("an apply to a subresource is sent as JSON")
+	}
+	return body, nil
 }

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,8 @@ type response struct {
 	reason  string // of the Status sent, for the audit
 	started bool
 	size    int // bytes of a whole body, before they are compressed
+	// cacheFor is the Cache-Control of an answer that may be kept; empty: none may.
+	cacheFor string
 }
 
 func newResponse(w http.ResponseWriter, r *http.Request, write time.Duration) *response {
@@ -61,7 +64,7 @@ func (w *response) start(status int, contentType string) {
 	}
 	w.started, w.status = true, status
 	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Cache-Control", "no-cache, private")
+	w.Header().Set("Cache-Control", cmp.Or(w.cacheFor, "no-cache, private"))
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.raw.WriteHeader(status)
 }

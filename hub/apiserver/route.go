@@ -202,7 +202,7 @@ func objectRoute(rt route, r *http.Request, apiVersion string, parts []string) (
 }
 
 func hasSubresource(k *api.Kind, sub string) bool {
-	return (sub == "status" && k.HasStatus) || (sub == "log" && k == api.KindAssignment)
+	return (sub == "status" && k.HasStatus) || (sub == "log" && k == api.KindAssignment) || (sub == "scale" && k == api.KindWorkload)
 }
 
 func kindByPlural(apiVersion, plural string) *api.Kind {
@@ -229,6 +229,8 @@ func (rt route) withVerb(r *http.Request) (route, error) {
 		rt.verb, rt.serve = "list", (*exchange).list
 	case isRead(method) && watch && rt.sub == "":
 		rt.verb, rt.serve = "watch", (*exchange).watch
+	case rt.sub == "scale":
+		return rt.scale(r)
 	case isRead(method):
 		rt.verb, rt.serve = "get", (*exchange).get
 	case method == http.MethodPost && collection:
@@ -241,6 +243,20 @@ func (rt route) withVerb(r *http.Request) (route, error) {
 		rt.verb, rt.serve = "patch", (*exchange).patch
 	case method == http.MethodDelete && !collection && rt.sub == "":
 		rt.verb, rt.serve = "delete", (*exchange).delete
+	default:
+		return rt, rt.notAllowed(r)
+	}
+	return rt, nil
+}
+
+func (rt route) scale(r *http.Request) (route, error) {
+	switch {
+	case isRead(r.Method):
+		rt.verb, rt.serve = "get", (*exchange).getScale
+	case r.Method == http.MethodPut:
+		rt.verb, rt.serve = "update", (*exchange).updateScale
+	case r.Method == http.MethodPatch:
+		rt.verb, rt.serve = "patch", (*exchange).patchScale
 	default:
 		return rt, rt.notAllowed(r)
 	}

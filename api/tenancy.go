@@ -38,10 +38,10 @@ type Privileges struct {
 	// HostNetwork is true by default, since every container of this release runs on the device's network: false refuses every
 	// workload. HostPorts guards the ports that containers declare; on the device's network the kernel holds nobody to that.
 	HostNetwork *bool    `json:"hostNetwork,omitempty"`
-	HostPorts   []int32  `json:"hostPorts,omitempty"`
-	HostPaths   []string `json:"hostPaths,omitempty"` // a path and what lies below it
-	Devices     []string `json:"devices,omitempty"`   // device files, as globs: /dev/video*
-	Privileged  bool     `json:"privileged,omitempty"`
+	HostPorts   []int32  `json:"hostPorts,omitempty"`  // ports of the device that a workload may take
+	HostPaths   []string `json:"hostPaths,omitempty"`  // a path and what lies below it
+	Devices     []string `json:"devices,omitempty"`    // device files, as globs: /dev/video*
+	Privileged  bool     `json:"privileged,omitempty"` // whether containers may be privileged
 }
 
 // DevicePoolStatus is the pool controller's.
@@ -62,7 +62,7 @@ type ResourceQuota struct {
 
 // ResourceQuotaSpec gives the limits by name: count/PLURAL[.GROUP], configmaps, secrets, requests.cpu, limits.memory and so on.
 type ResourceQuotaSpec struct {
-	Hard ResourceList `json:"hard,omitempty"`
+	Hard ResourceList `json:"hard,omitempty"` // limits by name
 }
 
 // ResourceQuotaStatus is the limits with what is used of them, at the revision of the last change.
@@ -77,7 +77,7 @@ type PriorityClass struct {
 	Metadata      ObjectMeta `json:"metadata"`
 	Value         int32      `json:"value"`                   // the greater goes first; -1,000,000,000 to 1,000,000,000
 	GlobalDefault bool       `json:"globalDefault,omitempty"` // of workloads that name no class; at most one class
-	Description   string     `json:"description,omitempty"`
+	Description   string     `json:"description,omitempty"`   // for people
 }
 
 // Names of the priority classes that are kept for the hub begin so.

@@ -20,11 +20,11 @@ type WorkloadSpec struct {
 // Placement selects devices. Exactly one of Everywhere and Replicas is set. A missing or empty selector selects nothing
 // unless All is true.
 type Placement struct {
-	Everywhere  bool           `json:"everywhere,omitempty"`
-	Replicas    *int32         `json:"replicas,omitempty"` // 0 to 100,000
-	Selector    *LabelSelector `json:"selector,omitempty"`
-	All         bool           `json:"all,omitempty"`
-	Tolerations []Toleration   `json:"tolerations,omitempty"`
+	Everywhere  bool           `json:"everywhere,omitempty"`  // one copy on every selected device; excludes replicas
+	Replicas    *int32         `json:"replicas,omitempty"`    // 0 to 100,000
+	Selector    *LabelSelector `json:"selector,omitempty"`    // over labels of devices; empty selects nothing
+	All         bool           `json:"all,omitempty"`         // true: every device, where there is no selector
+	Tolerations []Toleration   `json:"tolerations,omitempty"` // taints that do not keep copies away
 	// PriorityClassName names the PriorityClass of the copies: whose go first when devices are short. Absent: the class that is the
 	// global default, or 0. Naming a class whose value is above 0 takes the right to use it.
 	PriorityClassName string `json:"priorityClassName,omitempty"`
@@ -49,14 +49,14 @@ type Template struct {
 
 // TemplateMeta is the metadata that copies carry.
 type TemplateMeta struct {
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`      // of each copy
+	Annotations map[string]string `json:"annotations,omitempty"` // of each copy
 }
 
 // PodSpec is the implemented part of a Kubernetes pod spec; any other pod field is refused by name.
 type PodSpec struct {
-	Containers []Container `json:"containers"`
-	Volumes    []Volume    `json:"volumes,omitempty"`
+	Containers []Container `json:"containers"`        // at least one
+	Volumes    []Volume    `json:"volumes,omitempty"` // that containers mount
 	// HostNetwork must be true or absent in this release: containers share the network of the agent.
 	HostNetwork *bool `json:"hostNetwork,omitempty"`
 	// RestartPolicy is Always (default), OnFailure or Never.
@@ -67,16 +67,16 @@ type PodSpec struct {
 
 // Container is one container of the template.
 type Container struct {
-	Name            string               `json:"name"`
-	Image           string               `json:"image"`
+	Name            string               `json:"name"`                      // unique in the template; a DNS label
+	Image           string               `json:"image"`                     // by tag or digest; a tag becomes a digest at admission
 	ImagePullPolicy string               `json:"imagePullPolicy,omitempty"` // IfNotPresent (default), Always, Never
 	Command         []string             `json:"command,omitempty"`         // replaces the image's entrypoint
 	Args            []string             `json:"args,omitempty"`            // replaces the image's cmd
-	WorkingDir      string               `json:"workingDir,omitempty"`
-	Env             []EnvVar             `json:"env,omitempty"`
-	Ports           []ContainerPort      `json:"ports,omitempty"`
+	WorkingDir      string               `json:"workingDir,omitempty"`      // in which the command starts; default: the image's
+	Env             []EnvVar             `json:"env,omitempty"`             // environment variables, in order; later ones may use earlier ones as $(NAME)
+	Ports           []ContainerPort      `json:"ports,omitempty"`           // ports that the container listens on
 	Resources       ResourceRequirements `json:"resources,omitzero"`
-	VolumeMounts    []VolumeMount        `json:"volumeMounts,omitempty"`
+	VolumeMounts    []VolumeMount        `json:"volumeMounts,omitempty"` // where volumes of the template appear
 	ReadinessProbe  *Probe               `json:"readinessProbe,omitempty"`
 	Devices         []DeviceFile         `json:"devices,omitempty"` // device files of the board; a DevicePool must allow them
 	SecurityContext *SecurityContext     `json:"securityContext,omitempty"`
@@ -86,17 +86,17 @@ type Container struct {
 // is the container's own port: HostPort is absent or equal to ContainerPort. Given, it is reserved: a DevicePool must allow it, and
 // no other copy that wants it comes to the device.
 type ContainerPort struct {
-	Name          string `json:"name,omitempty"`
-	ContainerPort int32  `json:"containerPort"`
-	HostPort      int32  `json:"hostPort,omitempty"`
+	Name          string `json:"name,omitempty"`     // for people and probes
+	ContainerPort int32  `json:"containerPort"`      // 1 to 65535
+	HostPort      int32  `json:"hostPort,omitempty"` // of the device; as containerPort under hostNetwork
 	Protocol      string `json:"protocol,omitempty"` // TCP (default), UDP, SCTP
 }
 
 // DeviceFile is a device file of the board, given to the container under the same path. Permissions are of r (read), w (write) and
 // m (make nodes); default "rw".
 type DeviceFile struct {
-	Path        string `json:"path"`
-	Permissions string `json:"permissions,omitempty"`
+	Path        string `json:"path"`                  // on the device, as /dev/video0
+	Permissions string `json:"permissions,omitempty"` // any of r, w and m; default rw
 }
 
 // SecurityContext is the implemented part of Kubernetes'. A DevicePool must allow a privileged container.
@@ -107,9 +107,9 @@ type SecurityContext struct {
 
 // EnvVar is one environment variable: a value or a reference to one.
 type EnvVar struct {
-	Name      string        `json:"name"`
-	Value     string        `json:"value,omitempty"`
-	ValueFrom *EnvVarSource `json:"valueFrom,omitempty"`
+	Name      string        `json:"name"`                // of the variable
+	Value     string        `json:"value,omitempty"`     // as it stands, after $(NAME) is replaced
+	ValueFrom *EnvVarSource `json:"valueFrom,omitempty"` // where the value is taken from instead
 }
 
 // EnvVarSource names where a value comes from. Exactly one field is set.
@@ -122,40 +122,40 @@ type EnvVarSource struct {
 // FieldRef names a field of the device or the assignment: device.name, device.labels.X, device.annotations.X,
 // assignment.name, assignment.ordinal, assignment.namespace.
 type FieldRef struct {
-	FieldPath string `json:"fieldPath"`
+	FieldPath string `json:"fieldPath"` // as device.name
 }
 
 // KeySelector names one key of a ConfigMap or Secret of the same namespace.
 type KeySelector struct {
-	Name     string `json:"name"`
-	Key      string `json:"key"`
-	Optional *bool  `json:"optional,omitempty"`
+	Name     string `json:"name"`               // of the ConfigMap or Secret
+	Key      string `json:"key"`                // in it
+	Optional *bool  `json:"optional,omitempty"` // true: start without it where it is missing
 }
 
 // ResourceRequirements are what a container asks for and may use at most: cpu and memory.
 type ResourceRequirements struct {
-	Requests ResourceList `json:"requests,omitempty"`
-	Limits   ResourceList `json:"limits,omitempty"`
+	Requests ResourceList `json:"requests,omitempty"` // what a device must have free
+	Limits   ResourceList `json:"limits,omitempty"`   // what the container may use at most
 }
 
 // VolumeMount puts a volume into a container.
 type VolumeMount struct {
-	Name      string `json:"name"`
-	MountPath string `json:"mountPath"`
-	ReadOnly  bool   `json:"readOnly,omitempty"`
+	Name      string `json:"name"`               // of the volume
+	MountPath string `json:"mountPath"`          // in the container, absolute
+	ReadOnly  bool   `json:"readOnly,omitempty"` // true: the container cannot write to it
 }
 
 // Volume is a hostPath or an emptyDir.
 type Volume struct {
-	Name     string          `json:"name"`
+	Name     string          `json:"name"` // that volumeMounts name it by
 	HostPath *HostPathVolume `json:"hostPath,omitempty"`
 	EmptyDir *EmptyDirVolume `json:"emptyDir,omitempty"`
 }
 
 // HostPathVolume is a path of the device. Type is as in Kubernetes: "", DirectoryOrCreate, Directory, FileOrCreate, File.
 type HostPathVolume struct {
-	Path string `json:"path"`
-	Type string `json:"type,omitempty"`
+	Path string `json:"path"`           // absolute, on the device
+	Type string `json:"type,omitempty"` // what must be there or is made: empty, DirectoryOrCreate, Directory, FileOrCreate or File
 }
 
 // EmptyDirVolume is a directory that lives as long as the assignment's spec, on the device's disk.
@@ -173,15 +173,15 @@ type Probe struct {
 
 // ExecAction is a command line without a shell.
 type ExecAction struct {
-	Command []string `json:"command"`
+	Command []string `json:"command"` // program and arguments
 }
 
 // Toleration lets a copy onto a tainted device, as in Kubernetes.
 type Toleration struct {
-	Key      string `json:"key,omitempty"`
+	Key      string `json:"key,omitempty"`      // of the taint; empty with Exists: every taint
 	Operator string `json:"operator,omitempty"` // Equal (default) or Exists
-	Value    string `json:"value,omitempty"`
-	Effect   string `json:"effect,omitempty"` // "" = every effect
+	Value    string `json:"value,omitempty"`    // that the taint must have, with Equal
+	Effect   string `json:"effect,omitempty"`   // "" = every effect
 }
 
 // WorkloadStatus is what controllers observed.
@@ -202,12 +202,12 @@ type WorkloadStatus struct {
 // Counts are copies: desired by the spec, reached (device reported on the updated revision), ready, updated (ready on the
 // updated revision), failed, and pendingOffline (device away).
 type Counts struct {
-	Desired        int32 `json:"desired"`
-	Reached        int32 `json:"reached"`
-	Ready          int32 `json:"ready"`
-	Updated        int32 `json:"updated"`
-	Failed         int32 `json:"failed"`
-	PendingOffline int32 `json:"pendingOffline"`
+	Desired        int32 `json:"desired"`        // copies that the spec asks for
+	Reached        int32 `json:"reached"`        // copies whose device reported on the updated revision
+	Ready          int32 `json:"ready"`          // copies that are ready, of any revision
+	Updated        int32 `json:"updated"`        // copies that are ready on the updated revision
+	Failed         int32 `json:"failed"`         // copies that cannot run
+	PendingOffline int32 `json:"pendingOffline"` // copies whose device is away
 }
 
 // WorkloadRevision is an immutable numbered template of a workload, with its images resolved to digests.
@@ -219,7 +219,7 @@ type WorkloadRevision struct {
 
 // WorkloadRevisionSpec never changes once written, save Revision, which grows when an old template becomes current again.
 type WorkloadRevisionSpec struct {
-	Workload string   `json:"workload"`
+	Workload string   `json:"workload"` // whose template this is
 	Revision int64    `json:"revision"` // 1, 2, ...: the order in which templates became current
 	Hash     string   `json:"hash"`     // of the template with its digests
 	Template Template `json:"template"`
@@ -238,7 +238,7 @@ type Assignment struct {
 // AssignmentSpec: Revision belongs to the rollout controller, Device to the scheduler (or to the workload controller for
 // everywhere-workloads, whose copies are born bound).
 type AssignmentSpec struct {
-	Workload string `json:"workload"`
+	Workload string `json:"workload"`          // whose copy this is
 	Ordinal  *int32 `json:"ordinal,omitempty"` // set for replicas
 	Revision string `json:"revision"`          // name of the WorkloadRevision this copy should run
 	Device   string `json:"device,omitempty"`  // empty: not bound yet
@@ -289,9 +289,9 @@ type ContainerStatus struct {
 
 // LastExit is how a container last ended.
 type LastExit struct {
-	Code       int32  `json:"code"`
-	Reason     string `json:"reason,omitempty"` // Completed, Error, OOMKilled
-	FinishedAt Time   `json:"finishedAt,omitzero"`
+	Code       int32  `json:"code"`                // exit code
+	Reason     string `json:"reason,omitempty"`    // Completed, Error, OOMKilled
+	FinishedAt Time   `json:"finishedAt,omitzero"` // by the device's clock
 }
 
 // Rollout is the move of a workload from one revision to another; kept as history.
@@ -304,13 +304,13 @@ type Rollout struct {
 
 // RolloutSpec names the two revisions. Paused and Aborted are the user's.
 type RolloutSpec struct {
-	Workload string `json:"workload"`
+	Workload string `json:"workload"`       // that moves
 	From     string `json:"from,omitempty"` // empty for the first
-	To       string `json:"to"`
+	To       string `json:"to"`             // the WorkloadRevision that it moves to
 	// Revision is the number that To had when the rollout was made: the order of the workload's rollouts.
 	Revision int64 `json:"revision,omitempty"`
-	Paused   bool  `json:"paused,omitempty"`
-	Aborted  bool  `json:"aborted,omitempty"`
+	Paused   bool  `json:"paused,omitempty"`  // true: move no further until it is false
+	Aborted  bool  `json:"aborted,omitempty"` // true: end here; what moved stays
 }
 
 // Phases of a rollout in this release.

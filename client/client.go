@@ -150,6 +150,16 @@ type Selection struct {
 // ReasonPlanMoved is the reason of a conflict's cause where a transaction's precondition does not hold.
 const ReasonPlanMoved = "PlanMoved"
 
+// ReasonQuota is the reason of a refusal's cause where a ResourceQuota is exceeded, or could not be counted.
+const ReasonQuota = "QuotaExceeded"
+
+// OverQuota reports whether an error says that a write would exceed a ResourceQuota.
+func OverQuota(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Class == fault.Forbidden &&
+		slices.ContainsFunc(f.Details.Causes, func(c fault.Cause) bool { return c.Reason == ReasonQuota })
+}
+
 // PlanMoved reports whether an error says that what a transaction rests on (Transaction.If) has changed: plan again.
 func PlanMoved(err error) bool {
 	var f *fault.Error

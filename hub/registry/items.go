@@ -113,7 +113,9 @@ func (p *plan) status(w *write) error {
 		return err
 	}
 	obj := e.cur.DeepCopyObject()
-	setStatus(obj, w.obj)
+	if e.ref.Kind != api.KindResourceQuota { // whose status is a count that only the plan itself makes
+		setStatus(obj, w.obj)
+	}
 	keepContendedCondition(obj, e.cur)
 	if err := p.admit(w, verbStatus, e.cur, obj); err != nil {
 		return err
@@ -158,7 +160,7 @@ func (p *plan) ask(verb string, ref api.Ref, old, obj api.Object) error {
 	if p.c.r.o.Admit == nil {
 		return nil
 	}
-	rq := &AdmissionRequest{Actor: p.c.actor, Verb: verb, Kind: ref.Kind, Old: old, New: obj, DryRun: p.rq.dryRun, Load: p.load}
+	rq := &AdmissionRequest{Actor: p.c.actor, Verb: verb, Kind: ref.Kind, Old: old, New: obj, DryRun: p.rq.dryRun, Load: p.load, State: p}
 	err := p.c.r.o.Admit.Admit(p.view.ctx, rq)
 	p.warnings = append(p.warnings, rq.Warnings...)
 	return err

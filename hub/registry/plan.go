@@ -28,6 +28,7 @@ type plan struct {
 	ops           []store.Op
 	changed       []*entry // one per op
 	warnings      []string
+	counted       []string // namespaces whose quotas the plan counts against
 }
 
 // plan works the request out. It has no effect beside what admission has.
@@ -44,7 +45,13 @@ func (c *actorClient) plan(ctx context.Context, rq *request) (*plan, error) {
 	if err := p.checkNamespaces(); err != nil {
 		return nil, err
 	}
+	if err := p.judge(); err != nil {
+		return nil, err
+	}
 	if err := p.tombstones(); err != nil {
+		return nil, err
+	}
+	if err := p.quotas(); err != nil {
 		return nil, err
 	}
 	if err := p.encode(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/await"
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/hub/access"
@@ -61,6 +62,22 @@ type AdmissionRequest struct {
 	// rests on it: it is planned anew when the object changes first.
 	Load     func(ref api.Ref) (api.Object, error)
 	Warnings []string // for the person who writes; see WithWarnings
+	// State is what stands, with what the request plans. While objects are admitted it has the items before; when they are validated
+	// all of them. The write does not rest on it.
+	State State
+}
+
+// State reads objects at the revision of a plan. What it returns must not be changed.
+type State interface {
+	// All lists a kind, of one namespace when it is given, ordered by key.
+	All(k *api.Kind, namespace string) ([]api.Object, error)
+}
+
+// Validator is an Admitter that also judges objects once the whole request is planned: what depends on other objects does not depend
+// on the order of a set.
+type Validator interface {
+	// Validate is called for each object that is made or changed; rq.New must not be changed.
+	Validate(ctx context.Context, rq *AdmissionRequest) error
 }
 
 // Options of a registry. Sealer must be set.
@@ -70,6 +87,7 @@ type Options struct {
 	Now    func() time.Time // nil: time.Now
 	NewUID func() string    // nil: random UUIDs
 	Logger *slog.Logger     // nil: none
+	Waiter await.Waiter     // how writes wait for each other; nil: by the runtime's clock
 }
 
 // Registry serves objects over one member's backend. Safe for concurrent use.
@@ -77,6 +95,7 @@ type Registry struct {
 	b     Backend
 	o     Options
 	codec codec
+	turns turns
 }
 
 // New makes a registry. It reads and writes nothing yet.
@@ -93,7 +112,7 @@ func New(b Backend, o Options) (*Registry, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Registry{b: b, o: o, codec: codec{o.Sealer}}, nil
+	return &Registry{b: b, o: o, codec: codec{o.Sealer}, turns: turns{waiter: await.Or(o.Waiter)}}, nil
 }
 
 // As returns the client through which the actor works.

@@ -15,6 +15,10 @@ import (
 // many writers fight over ever gets near.
 const maxAttempts = 64
 
+// maxCountedAttempts is the same for a write that counts against a quota: every write of the namespace changes the quota, on other
+// members too, so that losing is no sign of trouble. The caller's deadline ends it sooner.
+const maxCountedAttempts = 4096
+
 // request is what a method of the client asks for: some writes that stand or fall together.
 type request struct {
 	writes []*write
@@ -175,12 +179,22 @@ func parseCause(s string) (store.Cause, error) {
 // commit plans on what this member has, proposes, and plans again when the ground moved. This member may be behind, so an answer
 // that no proposal confirms (a refusal, a write that changes nothing, a dry run) is given only after a barrier.
 func (c *actorClient) commit(ctx context.Context, rq *request) ([]client.TxResult, error) {
-	fresh := false
-	for range maxAttempts {
+	fresh, attempts := false, maxAttempts
+	release := func() {}
+	defer func() { release() }()
+	for n := 0; n < attempts; n++ {
 		if err := ctx.Err(); err != nil {
 			return nil, fault.Timeout.Errorf("nothing was written: %w", err)
 		}
 		p, err := c.plan(ctx, rq)
+		if err == nil && len(p.counted) > 0 && attempts == maxAttempts && !rq.dryRun {
+			if release, err = c.r.turns.take(ctx, p.counted); err != nil {
+				release = func() {}
+				return nil, fault.Timeout.Errorf("nothing was written: waiting for others that count against the same quota: %w", err)
+			}
+			attempts = maxCountedAttempts
+			continue // on what those before have left
+		}
 		switch {
 		case errors.Is(err, errMoved):
 			continue
@@ -213,9 +227,10 @@ func (c *actorClient) commit(ctx context.Context, rq *request) ([]client.TxResul
 		if len(res.Revisions) != len(p.ops) {
 			return c.asStands(ctx, rq)
 		}
-		return p.results(res.Revisions), nil
+		release()
+		return c.countFresh(ctx, p, p.results(res.Revisions)), nil
 	}
-	return nil, fault.Conflict.Errorf("gave up after %d attempts: others keep changing the same objects; try again later", maxAttempts)
+	return nil, fault.Conflict.Errorf("gave up after %d attempts: others keep changing the same objects; try again later", attempts)
 }
 
 // dependsOnState reports whether an error may come from reading an old state.

@@ -8,7 +8,7 @@ STATIC   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 # Everything but what needs real processes (e2e) or a file system of its own (power), or judges the tree itself (arch).
 UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch -e /test/power -e /test/chaos)
 
-.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos catchup kills lint arch bench-agent bench-idle bench-store clean
+.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos catchup kills lint arch bench-agent bench-api bench-idle bench-store clean
 
 build: ## the three programs, static, for this machine
 	@$(STATIC) -o bin/ ./cmd/...
@@ -75,6 +75,11 @@ bench-store: build ## three members beside three of etcd; QUICK=1 for a short lo
 	@cd test/bench/store/etcd && $(GO) build -mod=mod -o $(CURDIR)/bin/bench-etcd .
 	@$(GO) build -o bin/bench-store ./test/bench/store
 	@bin/bench-store $(if $(PROFILE),-profile $(PROFILE))
+
+bench-api: build ## the operators' API of three members beside bare keys of three of etcd; QUICK=1, JSON=FILE, PROFILE=DIR, ONLY=part of a row's name
+	@cd test/bench/store/etcd && $(GO) build -mod=mod -o $(CURDIR)/bin/bench-etcd .
+	@$(GO) build -o bin/bench-api ./test/bench/api
+	@bin/bench-api $(if $(PROFILE),-profile $(PROFILE)) $(if $(ONLY),-only "$(ONLY)")
 
 bench-idle: build ## memory and processor time of members that have little to do, with 100 devices; JSON=FILE for a list
 	@$(GO) build -o bin/bench-idle ./test/bench/idle

@@ -75,7 +75,7 @@ func (h *hub) withReviews(next http.Handler) http.Handler {
 			w.Header().Set("Content-Type", "application/json")
 			if err != nil {
 				st := fault.StatusOf(err)
-				w.WriteHeader(int(st.Code))
+				w.WriteHeader(st.Code)
 				_ = json.NewEncoder(w).Encode(st)
 				return
 			}

@@ -72,16 +72,14 @@ func (x *exchange) list() error {
 	if err != nil {
 		return err
 	}
+	if l, ok := x.encodedLister(render, ref.Kind); ok {
+		return x.listEncoded(l, ref.Kind, o)
+	}
 	page, err := x.client().List(x.r.Context(), ref.Kind, o)
 	if err != nil {
 		return err
 	}
-	meta := listMeta{ResourceVersion: page.ResourceVersion, Continue: page.Continue}
-	// Remaining counts keys, so it means nothing where a selector drops some of them; as in Kubernetes.
-	if page.Continue != "" && o.LabelSelector == "" && o.FieldSelector == "" {
-		n := int64(page.Remaining)
-		meta.RemainingItemCount = &n
-	}
+	meta := metaOf(o, page.ResourceVersion, page.Continue, page.Remaining)
 	items := slices.Clone(page.Items)
 	for i, obj := range items {
 		items[i] = x.s.present(obj)

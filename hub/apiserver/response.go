@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/drover-fleet/drover/api/fault"
@@ -115,14 +116,22 @@ func (w *response) bytes(status int, contentType string, b []byte) error {
 	}
 	w.Header().Set("Content-Encoding", "gzip")
 	w.start(status, contentType)
-	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
-	if err != nil {
-		return fmt.Errorf("compress answer: %w", err)
-	}
+	z, _ := compressors.Get().(*gzip.Writer)
+	z.Reset(w)
 	_, _ = z.Write(b)
 	_ = z.Close()
+	compressors.Put(z)
 	return nil
 }
+
+// compressors are kept for the next answer: each holds most of a MiB.
+var compressors = sync.Pool{New: func() any {
+	z, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // of a level that there is not
+	}
+	return z
+}}
 
 // warn adds a Warning header as RFC 7234 and Kubernetes write it.
 func (w *response) warn(text string) {

@@ -68,26 +68,32 @@ func parseToken(token, start, end string) (cursor, error) {
 // List reads a page at one revision, in the order of keys: by namespace and name as bytes, where a namespace that is a prefix
 // of another may come after it ("a-b/..." before "a/...").
 func (c *actorClient) List(ctx context.Context, k *api.Kind, o client.ListOptions) (*client.List, error) {
-	sel, err := newSelector(k, o.Namespace, o.LabelSelector, o.FieldSelector)
+	sel, rq, err := c.r.prepareList(ctx, k, o)
 	if err != nil {
 		return nil, err
 	}
-	if o.Limit < 0 {
-		return nil, fault.BadRequest.Errorf("limit: %d is negative", o.Limit)
-	}
+	return c.r.list(ctx, sel, rq, o.Limit)
+}
+
+// prepareList reads the options and makes the member fresh enough.
+func (r *Registry) prepareList(ctx context.Context, k *api.Kind, o client.ListOptions) (selector, store.RangeRequest, error) {
 	rq := store.RangeRequest{}
+	sel, err := newSelector(k, o.Namespace, o.LabelSelector, o.FieldSelector)
+	if err != nil {
+		return sel, rq, err
+	}
+	if o.Limit < 0 {
+		return sel, rq, fault.BadRequest.Errorf("limit: %d is negative", o.Limit)
+	}
 	rq.Start, rq.End = sel.keys()
 	if o.Continue != "" {
 		cur, err := parseToken(o.Continue, rq.Start, rq.End)
 		if err != nil {
-			return nil, err
+			return sel, rq, err
 		}
 		rq.Start, rq.Revision = cur.Start, cur.Revision
 	}
-	if err := c.r.awaitList(ctx, o, rq.Revision); err != nil {
-		return nil, err
-	}
-	return c.r.list(ctx, sel, rq, o.Limit)
+	return sel, rq, r.awaitList(ctx, o, rq.Revision)
 }
 
 // awaitList makes the member fresh enough for the list.
@@ -114,11 +120,28 @@ func parseRevision(s string) (store.Revision, error) {
 }
 
 func (r *Registry) list(ctx context.Context, sel selector, rq store.RangeRequest, limit int) (*client.List, error) {
-	out := &client.List{}
+	var items []api.Object
+	out, err := r.eachListed(ctx, sel, rq, limit, func(kv *store.KV) (bool, error) {
+		obj, err := r.selected(sel, kv)
+		if obj != nil {
+			items = append(items, obj)
+		}
+		return obj != nil, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Items = items
+	return out, nil
+}
+
+// eachListed shows take every key of a page, which tells whether it is wanted. What is returned has no items.
+func (r *Registry) eachListed(ctx context.Context, sel selector, rq store.RangeRequest, limit int, take func(*store.KV) (bool, error)) (*client.List, error) {
+	out, taken := &client.List{}, 0
 	for {
 		rq.Limit = listPage
 		if limit > 0 && !sel.narrow() {
-			rq.Limit = min(listPage, limit-len(out.Items))
+			rq.Limit = min(listPage, limit-taken)
 		}
 		res, err := r.b.Range(ctx, rq)
 		if err != nil {
@@ -127,15 +150,14 @@ func (r *Registry) list(ctx context.Context, sel selector, rq store.RangeRequest
 		rq.Revision = res.Revision
 		out.ResourceVersion = res.Revision.String()
 		for i := range res.KVs {
-			obj, err := r.selected(sel, &res.KVs[i])
+			wanted, err := take(&res.KVs[i])
 			if err != nil {
 				return nil, err
 			}
-			if obj == nil {
+			if !wanted {
 				continue
 			}
-			out.Items = append(out.Items, obj)
-			if limit > 0 && len(out.Items) == limit {
+			if taken++; taken == limit {
 				if left := res.Count - i - 1; left > 0 {
 					out.Continue = cursor{res.Revision, res.KVs[i].Key + "\x00"}.token()
 					if !sel.narrow() {

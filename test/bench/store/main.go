@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/test/bench/report"
-	"github.com/drover-fleet/drover/test/bench/store/load"
+	"github.com/drover-fleet/drover/test/bench/side"
 )
 
 // wholeRun bounds everything, members' start and end included; a run takes about 25 minutes.
@@ -40,13 +40,8 @@ type request struct {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 1 {
-		switch args[0] {
-		case "load":
-			return load.Main(ctx, dialDirect, os.Stdin, os.Stdout)
-		case "load-api":
-			return load.Main(ctx, dialAPI, os.Stdin, os.Stdout)
-		}
+	if is, err := side.Driver(ctx, args); is {
+		return err
 	}
 	var rq request
 	flags := flag.NewFlagSet("bench-store", flag.ContinueOnError)
@@ -58,12 +53,12 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	rq.quick = os.Getenv("QUICK") == "1"
-	p, err := newPlan(rq)
+	h, err := side.New(rq.bin, rq.profiles != "")
 	if err != nil {
 		return err
 	}
-	figures, err := p.measure(ctx, rq)
-	err = errors.Join(err, p.down(ctx))
+	figures, err := measure(ctx, h, rq)
+	err = errors.Join(err, h.Down(ctx))
 	if len(figures) > 0 { // what was measured is worth having, whatever else failed
 		err = errors.Join(err, report.Print(os.Stdout, figures), report.WriteJSON(os.Getenv("JSON"), figures))
 	}
@@ -71,10 +66,10 @@ func run(ctx context.Context, args []string) error {
 }
 
 // measure returns what it has, and in the error which rows it has not.
-func (p *plan) measure(ctx context.Context, rq request) ([]report.Figure, error) {
+func measure(ctx context.Context, h *side.House, rq request) ([]report.Figure, error) {
 	began := time.Now()
 	fmt.Fprintf(os.Stderr, "load average at the start: %s\n", report.LoadAverage())
-	b, err := p.bench(ctx, rq)
+	b, err := start(ctx, h, rq)
 	if err != nil {
 		return nil, err
 	}
@@ -90,14 +85,14 @@ func (p *plan) measure(ctx context.Context, rq request) ([]report.Figure, error)
 	}
 	try(memoryEmpty, func() error { return b.memory(memoryEmpty, 0) })
 	for _, r := range rows() {
-		if rq.quick && !r.quick || r.api && b.api == nil {
+		if rq.quick && !r.Quick || r.API && b.API == nil {
 			continue
 		}
-		try(r.name, func() error { return b.row(ctx, r) })
+		try(r.Name, func() error { return b.Row(ctx, r) })
 	}
 	try(memoryLoaded, func() error { return b.memory(memoryLoaded, 0.5) })
 	if rq.profiles != "" {
-		if err := b.profile(ctx, rq.profiles); err != nil { // whichever rows were asked for
+		if err := b.Ours.Profile(ctx, rq.profiles, put(1000, 256).Spec); err != nil { // whichever rows were asked for
 			failed = append(failed, fmt.Errorf("profiles: %w", err))
 		}
 	}
@@ -106,27 +101,27 @@ func (p *plan) measure(ctx context.Context, rq request) ([]report.Figure, error)
 		try(manyKeys, func() error { return b.open(ctx) })
 	}
 	fmt.Fprintf(os.Stderr, "took %.0f s; load average at the end: %s\n", time.Since(began).Seconds(), report.LoadAverage())
-	return b.figures(), errors.Join(append(failed, ctx.Err())...)
+	return b.Figures(), errors.Join(append(failed, ctx.Err())...)
 }
 
-// bench starts both sides and writes the keys that the rows draw from.
-func (p *plan) bench(ctx context.Context, rq request) (*bench, error) {
-	ours, err := p.ours(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("start drover: %w", err)
-	}
-	peer, err := p.etcd(ctx)
+// start starts both sides and writes the keys that the rows draw from.
+func start(ctx context.Context, h *side.House, rq request) (*bench, error) {
+	ours, err := h.Hub(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{ours: ours, peer: peer, len: lengthsOf(rq.quick)}
+	peer, err := h.Etcd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{&side.Bench{Ours: ours, Peer: peer, Len: side.LengthsOf(rq.quick)}}
 	if rq.api {
-		if b.api, err = p.api(ours); err != nil {
+		if b.API, err = h.API(ours); err != nil {
 			return nil, err
 		}
-		if err := b.api.fill(ctx, apiKeys); err != nil {
+		if err := b.API.Fill(ctx, apiKeys); err != nil {
 			return nil, err
 		}
 	}
-	return b, errors.Join(ours.fill(ctx, keys), peer.fill(ctx, keys))
+	return b, errors.Join(ours.Fill(ctx, keys), peer.Fill(ctx, keys))
 }

@@ -2,23 +2,10 @@ package main
 
 import (
 	"fmt"
-	"time"
 
+	"github.com/drover-fleet/drover/test/bench/side"
 	"github.com/drover-fleet/drover/test/bench/store/load"
 )
-
-// row is one kind of load and the figures that it gives.
-type row struct {
-	spec     load.Spec
-	name     string
-	peerSpec *load.Spec
-	onLeader bool    // one client: where it is connected decides, so both are connected to the leader
-	rate     float64 // aims; 0 = none
-	p50, p99 float64
-	cost     bool // give processor time and disk bytes of an operation too
-	quick    bool // belongs to the short form
-	api      bool // ours by the HTTPS API, with no peer
-}
 
 // Names of what is measured besides rows.
 const (
@@ -36,60 +23,60 @@ const (
 	conns     = 100 // as many as etcd's own benchmark is given, on both sides
 )
 
-func put(clients, bytes int) row {
-	r := row{
-		name:  fmt.Sprintf("put %d B, %d client(s)", bytes, clients),
-		spec:  load.Spec{Op: load.OpPut, Clients: clients, Conns: min(clients, conns), ValueBytes: bytes, Keys: keys},
-		quick: bytes == 256, onLeader: clients == 1,
+func put(clients, bytes int) side.Row {
+	r := side.Row{
+		Name:  fmt.Sprintf("put %d B, %d client(s)", bytes, clients),
+		Spec:  load.Spec{Op: load.OpPut, Clients: clients, Conns: min(clients, conns), ValueBytes: bytes, Keys: keys},
+		Quick: bytes == 256, OnLeader: clients == 1,
 	}
 	switch clients {
 	case 1:
-		r.p50 = 1
+		r.P50 = 1
 	case 100:
-		r.rate, r.cost = 2, true
+		r.Rate, r.Cost = 2, true
 	case 1000:
-		r.rate, r.p99, r.cost = 2.5, 0.4, true
+		r.Rate, r.P99, r.Cost = 2.5, 0.4, true
 	}
 	return r
 }
 
-func get(op string, clients int, aim float64) row {
+func get(op string, clients int, aim float64) side.Row {
 	name := map[string]string{load.OpGet: "linearizable read", load.OpGetStale: "stale read"}[op]
-	return row{
-		name:  fmt.Sprintf("%s, %d clients", name, clients),
-		spec:  load.Spec{Op: op, Clients: clients, Conns: min(clients, conns), ValueBytes: 256, Keys: keys},
-		rate:  aim,
-		quick: clients == 100 && op == load.OpGet,
+	return side.Row{
+		Name:  fmt.Sprintf("%s, %d clients", name, clients),
+		Spec:  load.Spec{Op: op, Clients: clients, Conns: min(clients, conns), ValueBytes: 256, Keys: keys},
+		Rate:  aim,
+		Quick: clients == 100 && op == load.OpGet,
 	}
 }
 
-func putIf(clients int) row {
-	return row{
-		name: fmt.Sprintf("compare-and-put 256 B, %d clients", clients),
-		spec: load.Spec{Op: load.OpPutIf, Clients: clients, Conns: min(clients, conns), ValueBytes: 256, Keys: keys},
-		rate: 3,
+func putIf(clients int) side.Row {
+	return side.Row{
+		Name: fmt.Sprintf("compare-and-put 256 B, %d clients", clients),
+		Spec: load.Spec{Op: load.OpPutIf, Clients: clients, Conns: min(clients, conns), ValueBytes: 256, Keys: keys},
+		Rate: 3,
 	}
 }
 
 // batches stand against single puts, which is what most clients of etcd do, and against etcd's own transactions.
-func batches() []row {
+func batches() []side.Row {
 	batch := load.Spec{Op: load.OpBatch, Clients: 100, Conns: conns, ValueBytes: 256, Keys: keys, Batch: batchKeys}
 	single := load.Spec{Op: load.OpPut, Clients: 100, Conns: conns, ValueBytes: 256, Keys: keys}
-	return []row{
-		{name: "batches of 64 against single puts, 100 clients", spec: batch, peerSpec: &single, rate: 6, quick: true},
-		{name: "batches of 64 against Txn of 64, 100 clients", spec: batch},
+	return []side.Row{
+		{Name: "batches of 64 against single puts, 100 clients", Spec: batch, PeerSpec: &single, Per: batchKeys, Rate: 6, Quick: true},
+		{Name: "batches of 64 against Txn of 64, 100 clients", Spec: batch, Per: batchKeys},
 	}
 }
 
-func watches() []row {
+func watches() []side.Row {
 	all := load.Spec{Op: load.OpWatchAll, Watchers: 1000, Clients: 10, Conns: conns, ValueBytes: 256, Keys: 1000}
 	own := load.Spec{Op: load.OpWatchKeys, Watchers: 10_000, Clients: 100, Conns: conns, ValueBytes: 256, Keys: keys}
 	paced := own
 	paced.Rate = 1000
-	return []row{
-		{name: "1,000 watchers of one prefix, events", spec: all, rate: 2, quick: true},
-		{name: "10,000 watchers of a key each, events", spec: own, rate: 2},
-		{name: "10,000 watchers of a key each, 1,000 puts/s", spec: paced, p99: 1},
+	return []side.Row{
+		{Name: "1,000 watchers of one prefix, events", Spec: all, Rate: 2, Quick: true},
+		{Name: "10,000 watchers of a key each, events", Spec: own, Rate: 2},
+		{Name: "10,000 watchers of a key each, 1,000 puts/s", Spec: paced, P99: 1},
 	}
 }
 
@@ -97,32 +84,19 @@ func watches() []row {
 const apiKeys = 1000
 
 // throughAPI shows what objects cost above keys: decoding, admission, merging, rendering, the audit log.
-func throughAPI() []row {
+func throughAPI() []side.Row {
 	put := load.Spec{Op: load.OpPut, Clients: 100, Conns: conns, ValueBytes: 256, Keys: apiKeys}
 	get := put
 	get.Op = load.OpGet
-	return []row{
-		{name: "HTTPS API: update of a ConfigMap, 100 clients", spec: put, api: true},
-		{name: "HTTPS API: read of a ConfigMap, 100 clients", spec: get, api: true},
+	return []side.Row{
+		{Name: "HTTPS API: update of a ConfigMap, 100 clients", Spec: put, API: true, Alone: true},
+		{Name: "HTTPS API: read of a ConfigMap, 100 clients", Spec: get, API: true, Alone: true},
 	}
 }
 
-func rows() []row {
-	all := []row{put(1, 256), put(100, 256), put(1000, 256), put(1, 1024), put(100, 1024), put(1000, 1024), putIf(100), putIf(1000)}
+func rows() []side.Row {
+	all := []side.Row{put(1, 256), put(100, 256), put(1000, 256), put(1, 1024), put(100, 1024), put(1000, 1024), putIf(100), putIf(1000)}
 	all = append(all, batches()...)
 	all = append(all, get(load.OpGet, 1, 0), get(load.OpGet, 100, 1.5), get(load.OpGet, 1000, 1.5), get(load.OpGetStale, 100, 0), get(load.OpGetStale, 1000, 0))
 	return append(append(all, watches()...), throughAPI()...)
-}
-
-// lengths of one run of a row.
-type lengths struct {
-	warm, measure time.Duration
-	rounds        int
-}
-
-func lengthsOf(quick bool) lengths {
-	if quick {
-		return lengths{300 * time.Millisecond, time.Second, 3}
-	}
-	return lengths{time.Second, 3 * time.Second, 3}
 }

@@ -76,6 +76,15 @@ func (s session) Get(ctx context.Context, key string, stale bool) error {
 	return nil
 }
 
+// List reads all keys with the prefix at one revision.
+func (s session) List(ctx context.Context, prefix string) (int, error) {
+	r, err := s.c.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return 0, err
+	}
+	return len(r.Kvs), nil
+}
+
 func (s session) Watch(ctx context.Context, key string, prefix bool, ready func(), event func([]byte)) error {
 	opts := []clientv3.OpOption{clientv3.WithCreatedNotify()}
 	if prefix {

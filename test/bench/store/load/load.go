@@ -32,6 +32,21 @@ type Session interface {
 	Close() error
 }
 
+// Creator is a Session that tells a creation from a put.
+type Creator interface {
+	Create(ctx context.Context, key string, value []byte) error
+}
+
+// Applier is a Session with server-side apply.
+type Applier interface {
+	Apply(ctx context.Context, key string, value []byte) error
+}
+
+// Lister is a Session that reads all keys with a prefix in one answer, and tells how many they are.
+type Lister interface {
+	List(ctx context.Context, prefix string) (int, error)
+}
+
 // Dialer opens a session with the member at an endpoint.
 type Dialer func(ctx context.Context, s *Spec, endpoint string) (Session, error)
 
@@ -39,7 +54,10 @@ type Dialer func(ctx context.Context, s *Spec, endpoint string) (Session, error)
 const (
 	OpPut       = "put"
 	OpPutIf     = "put-if"
-	OpBatch     = "batch" // one operation writes Spec.Batch keys
+	OpCreate    = "create" // of keys that are not there; a raw put where the store has no other way
+	OpApply     = "apply"  // merges into what stands by who owns what; a raw put where the store knows no owners
+	OpList      = "list"   // of all Spec.Keys keys
+	OpBatch     = "batch"  // one operation writes Spec.Batch keys
 	OpGet       = "get"
 	OpGetStale  = "get-stale"
 	OpWatchAll  = "watch-all"  // every watcher watches the prefix of all keys
@@ -61,6 +79,7 @@ type Spec struct {
 	Watchers      int
 	Rate          float64 // puts a second in watch runs; zero is as fast as the clients can
 	Fill          bool    // write every key once and do nothing else
+	Run           string  // sets the keys that OpCreate makes apart from those of other runs
 }
 
 // Result is what a run came to.
@@ -281,6 +300,14 @@ func (g *generator) operation(c Session, n int) func(ctx context.Context, i int)
 	switch s.Op {
 	case OpGet, OpGetStale:
 		return func(ctx context.Context, i int) error { return c.Get(ctx, keyOf(i%s.Keys), s.Op == OpGetStale) }
+	case OpCreate:
+		return func(ctx context.Context, i int) error {
+			return create(ctx, c, fmt.Sprintf("%s%s-%d", created, strings.ToLower(s.Run), i), g.value())
+		}
+	case OpApply:
+		return func(ctx context.Context, i int) error { return apply(ctx, c, keyOf(i%s.Keys), g.value()) }
+	case OpList:
+		return func(ctx context.Context, _ int) error { return list(ctx, c, s.Keys) }
 	case OpBatch:
 		return func(ctx context.Context, i int) error {
 			keys := make([]string, s.Batch)
@@ -305,6 +332,37 @@ func (g *generator) operation(c Session, n int) func(ctx context.Context, i int)
 		_, err := c.Put(ctx, keyOf(i%s.Keys), g.value())
 		return err
 	}
+}
+
+// created begins the keys that OpCreate makes, which no list of the others has.
+const created = "made-"
+
+func create(ctx context.Context, c Session, key string, value []byte) error {
+	if m, ok := c.(Creator); ok {
+		return m.Create(ctx, key, value)
+	}
+	_, err := c.Put(ctx, key, value)
+	return err
+}
+
+func apply(ctx context.Context, c Session, key string, value []byte) error {
+	if m, ok := c.(Applier); ok {
+		return m.Apply(ctx, key, value)
+	}
+	_, err := c.Put(ctx, key, value)
+	return err
+}
+
+func list(ctx context.Context, c Session, want int) error {
+	l, ok := c.(Lister)
+	if !ok {
+		return errors.New("this store is not listed")
+	}
+	got, err := l.List(ctx, prefix)
+	if err == nil && got != want {
+		err = fmt.Errorf("the list has %d keys, want %d", got, want)
+	}
+	return err
 }
 
 func summary(tallies []tally, seconds, cpu float64) Result {

@@ -1,6 +1,7 @@
-package main
+package side
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -57,6 +58,42 @@ func (s apiSession) Close() error {
 
 const configMaps = "/api/v1/namespaces/" + api.DefaultNS + "/configmaps"
 
+// CreatedIn is the namespace in which creates are made, apart from what is listed. It must be there.
+const CreatedIn = "created"
+
+// Create makes a ConfigMap.
+func (s apiSession) Create(ctx context.Context, key string, value []byte) error {
+	m := configMap(key, value, 0)
+	m.Metadata.Namespace = CreatedIn
+	return s.do(ctx, http.MethodPost, "/api/v1/namespaces/"+CreatedIn+"/configmaps", m, nil)
+}
+
+// Apply is server-side apply, which takes the fields over.
+func (s apiSession) Apply(ctx context.Context, key string, value []byte) error {
+	resp, err := s.sendAs(ctx, http.MethodPatch, configMaps+"/"+key+"?fieldManager="+applier+"&force=true", "application/apply-patch+yaml", configMap(key, value, 0))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// itemMark begins the metadata of each item of a list as the hub writes it.
+var itemMark = []byte(`"metadata":{"name":"`)
+
+// List reads all ConfigMaps in one answer, compressed as Go's clients ask for it, and counts its items without decoding them: what a
+// client makes of an answer is not the hub's time. The prefix is that of all of them.
+func (s apiSession) List(ctx context.Context, _ string) (int, error) {
+	resp, err := s.send(ctx, http.MethodGet, configMaps, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return bytes.Count(b, itemMark), err
+}
+
 func configMap(key string, value []byte, version uint64) *api.ConfigMap {
 	m := &api.ConfigMap{
 		TypeMeta: api.TypeMeta{APIVersion: api.CoreV1, Kind: "ConfigMap"},
@@ -81,8 +118,13 @@ func (s apiSession) PutIf(ctx context.Context, key string, value []byte, version
 	return strconv.ParseUint(got.Metadata.ResourceVersion, 10, 64)
 }
 
+// applier is the manager of what this bench applies.
+const applier = "bench-apply"
+
 type transaction struct {
-	Items []transactionItem `json:"items"`
+	Items        []transactionItem `json:"items"`
+	FieldManager string            `json:"fieldManager"`
+	Force        bool              `json:"force"`
 }
 
 type transactionItem struct {
@@ -91,7 +133,7 @@ type transactionItem struct {
 }
 
 func (s apiSession) Batch(ctx context.Context, keys []string, value []byte) error {
-	var tx transaction
+	tx := transaction{FieldManager: applier, Force: true}
 	for _, k := range keys {
 		tx.Items = append(tx.Items, transactionItem{"apply", configMap(k, value, 0)})
 	}
@@ -119,8 +161,12 @@ func (s apiSession) do(ctx context.Context, method, path string, body, into any)
 	return err
 }
 
-// send returns an answer of class 2xx.
 func (s apiSession) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	return s.sendAs(ctx, method, path, "application/json", body)
+}
+
+// sendAs returns an answer of class 2xx.
+func (s apiSession) sendAs(ctx context.Context, method, path, media string, body any) (*http.Response, error) {
 	var in io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -133,7 +179,7 @@ func (s apiSession) send(ctx context.Context, method, path string, body any) (*h
 	if err != nil {
 		return nil, err
 	}
-	rq.Header.Set("Content-Type", "application/json")
+	rq.Header.Set("Content-Type", media)
 	resp, err := s.http.Do(rq)
 	if err != nil {
 		return nil, err
@@ -146,7 +192,11 @@ func (s apiSession) send(ctx context.Context, method, path string, body any) (*h
 }
 
 func (s apiSession) Watch(ctx context.Context, key string, prefix bool, ready func(), event func([]byte)) error {
-	q := url.Values{"watch": {"1"}}
+	since, err := s.newest(ctx)
+	if err != nil {
+		return err
+	}
+	q := url.Values{"watch": {"1"}, "resourceVersion": {since}} // what is there already is not a part of what is measured
 	if !prefix {
 		q.Set("fieldSelector", "metadata.name="+key)
 	}
@@ -156,19 +206,41 @@ func (s apiSession) Watch(ctx context.Context, key string, prefix bool, ready fu
 	}
 	defer resp.Body.Close()
 	ready()
-	for d := json.NewDecoder(resp.Body); ; {
-		var e struct {
-			Type   string        `json:"type"`
-			Object api.ConfigMap `json:"object"`
-		}
-		if err := d.Decode(&e); err != nil {
+	// What a client makes of an event is not the hub's time: the value alone is cut out.
+	in := bufio.NewReaderSize(resp.Body, 64<<10)
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
 			return err
 		}
-		if v := e.Object.Data["v"]; len(v) > 0 && e.Type == "MODIFIED" {
-			event([]byte(v))
+		if !bytes.HasPrefix(line, modified) {
+			continue
+		}
+		if _, rest, ok := bytes.Cut(line, valueMark); ok {
+			value, _, _ := bytes.Cut(rest, []byte{'"'})
+			event(value)
 		}
 	}
 }
+
+// newest is a revision of now to watch from.
+func (s apiSession) newest(ctx context.Context) (string, error) {
+	resp, err := s.send(ctx, http.MethodGet, configMaps+"?limit=1", nil)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var page struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	err = json.NewDecoder(resp.Body).Decode(&page)
+	return page.Metadata.ResourceVersion, err
+}
+
+// modified begins the event of a change, valueMark the value in it, as the hub writes them.
+var modified, valueMark = []byte(`{"type":"MODIFIED"`), []byte(`"data":{"v":"`)

@@ -1,4 +1,4 @@
-package main
+package side
 
 import (
 	"context"
@@ -24,43 +24,43 @@ import (
 	"github.com/drover-fleet/drover/test/lab"
 )
 
-// etcd starts three members of etcd.
-func (p *plan) etcd(ctx context.Context) (*side, error) {
-	s := &side{name: "etcd", driver: []string{filepath.Join(p.bin, "bench-etcd"), "load"}}
+// Etcd starts three members of etcd.
+func (h *House) Etcd(ctx context.Context) (*Side, error) {
+	s := &Side{Name: "etcd", driver: []string{filepath.Join(h.bin, "bench-etcd"), "load"}}
 	var err error
-	if s.tls, err = makeTLS(p.peer.Dir); err != nil {
+	if s.tls, err = makeTLS(h.peer.Dir); err != nil {
 		return nil, err
 	}
 	var cluster []string
-	peers := make([]string, members)
-	for i := range members {
-		s.endpoints = append(s.endpoints, fmt.Sprintf("127.0.0.1:%d", 17551+2*i))
+	peers := make([]string, Members)
+	for i := range Members {
+		s.Endpoints = append(s.Endpoints, fmt.Sprintf("127.0.0.1:%d", 17551+2*i))
 		peers[i] = fmt.Sprintf("https://127.0.0.1:%d", 17552+2*i)
 		cluster = append(cluster, fmt.Sprintf("e%d=%s", i+1, peers[i]))
-		s.dirs = append(s.dirs, p.peer.Path(fmt.Sprintf("e%d", i+1)))
+		s.Dirs = append(s.Dirs, h.peer.Path(fmt.Sprintf("e%d", i+1)))
 	}
-	s.procs = func(i int) *lab.Process { return p.peer.Procs[fmt.Sprintf("e%d", i+1)] }
-	s.restart = func(_ context.Context, i int) error {
+	s.Procs = func(i int) *lab.Process { return h.peer.Procs[fmt.Sprintf("e%d", i+1)] }
+	s.Restart = func(_ context.Context, i int) error {
 		name := fmt.Sprintf("e%d", i+1)
-		return p.peer.Start(lab.Spec{Name: name, Path: s.driver[0], Args: []string{
-			"serve", "-name", name, "-dir", s.dirs[i], "-initial-cluster", strings.Join(cluster, ","),
-			"-client", "https://" + s.endpoints[i], "-peer", peers[i], "-ca", s.tls[0], "-cert", s.tls[1], "-key", s.tls[2],
+		return h.peer.Start(lab.Spec{Name: name, Path: s.driver[0], Args: []string{
+			"serve", "-name", name, "-dir", s.Dirs[i], "-initial-cluster", strings.Join(cluster, ","),
+			"-client", "https://" + s.Endpoints[i], "-peer", peers[i], "-ca", s.tls[0], "-cert", s.tls[1], "-key", s.tls[2],
 		}})
 	}
-	s.leader = s.etcdLeader
-	for i := range members {
-		if err := s.restart(ctx, i); err != nil {
+	s.Leader = s.etcdLeader
+	for i := range Members {
+		if err := s.Restart(ctx, i); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := s.run(ctx, load.Spec{Op: load.OpProbe, ValueBytes: 16}); err != nil {
-		return nil, fmt.Errorf("start etcd: %w: %s", err, p.peer.Tail("e1", 10))
+	if _, err := s.Run(ctx, load.Spec{Op: load.OpProbe, ValueBytes: 16}); err != nil {
+		return nil, fmt.Errorf("start etcd: %w: %s", err, h.peer.Tail("e1", 10))
 	}
 	return s, nil
 }
 
-func (s *side) etcdLeader(ctx context.Context) (int, error) {
-	in, err := json.Marshal(load.Spec{Endpoints: s.endpoints, CA: s.tls[0], Cert: s.tls[1], Key: s.tls[2]})
+func (s *Side) etcdLeader(ctx context.Context) (int, error) {
+	in, err := json.Marshal(load.Spec{Endpoints: s.Endpoints, CA: s.tls[0], Cert: s.tls[1], Key: s.tls[2]})
 	if err != nil {
 		return 0, err
 	}
@@ -70,7 +70,7 @@ func (s *side) etcdLeader(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("ask etcd for its leader: %w", err)
 	}
-	i := slices.Index(s.endpoints, strings.TrimSpace(string(out)))
+	i := slices.Index(s.Endpoints, strings.TrimSpace(string(out)))
 	if i < 0 {
 		return 0, fmt.Errorf("leader %q is no member", out)
 	}

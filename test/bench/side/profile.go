@@ -1,4 +1,4 @@
-package main
+package side
 
 import (
 	"context"
@@ -18,53 +18,52 @@ const (
 	profileRoom = 2 * time.Second // for the load to begin, and between kinds
 )
 
-// profile runs 1,000 clients that put 256 B for as long as profiles of all our members take. No figure comes from this run: being
-// watched costs. The members are told apart by who led when it began.
-func (b *bench) profile(ctx context.Context, dir string) error {
+// Profile drives the side for as long as cpu, block, mutex and heap profiles of all its members take, which are left in a folder with
+// their tables. No figure comes from this run: being watched costs. The members are told apart by who led when it began.
+func (s *Side) Profile(ctx context.Context, dir string, spec load.Spec) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	leader, err := b.ours.leader(ctx)
+	leader, err := s.Leader(ctx)
 	if err != nil {
 		return err
 	}
 	kinds := []string{"cpu", "block", "mutex", "heap"}
-	spec := put(1000, 256).spec
 	spec.Warm, spec.Measure = profileRoom, time.Duration(len(kinds))*(profileTime+profileRoom)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var under load.Result
 	var loadErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { under, loadErr = b.ours.run(ctx, spec) })
+	wg.Go(func() { under, loadErr = s.Run(ctx, spec) })
 	pause(ctx, profileRoom)
 	var errs []error
 	for _, kind := range kinds {
-		errs = append(errs, b.ours.profiles(ctx, dir, kind, leader))
+		errs = append(errs, s.profiles(ctx, dir, kind, leader))
 	}
 	wg.Wait()
 	if loadErr == nil {
-		fmt.Fprintf(os.Stderr, "%-58s %-6s %9.0f/s  in %s\n", "while profiles were taken", b.ours.name, under.Rate(), dir)
+		fmt.Fprintf(os.Stderr, "%-58s %-6s %9.0f/s  in %s\n", "while profiles were taken", s.Name, under.Rate(), dir)
 	}
 	return errors.Join(append(errs, loadErr)...)
 }
 
 // profiles takes one kind of all members at once.
-func (s *side) profiles(ctx context.Context, dir, kind string, leader int) error {
-	errs := make([]error, members)
+func (s *Side) profiles(ctx context.Context, dir, kind string, leader int) error {
+	errs := make([]error, Members)
 	over := profileTime
 	if kind == "heap" {
 		over = 0 // it is of one moment
 	}
 	var wg sync.WaitGroup
-	for i := range members {
+	for i := range Members {
 		role := "follower"
 		if i == leader {
 			role = "leader"
 		}
-		file := filepath.Join(dir, fmt.Sprintf("%s-%s.%s.pb.gz", filepath.Base(s.dirs[i]), role, kind))
+		file := filepath.Join(dir, fmt.Sprintf("%s-%s.%s.pb.gz", filepath.Base(s.Dirs[i]), role, kind))
 		wg.Go(func() {
-			errs[i] = report.Profile(ctx, s.dirs[i], kind, over, file)
+			errs[i] = report.Profile(ctx, s.Dirs[i], kind, over, file)
 		})
 	}
 	wg.Wait()

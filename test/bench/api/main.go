@@ -127,12 +127,12 @@ func start(ctx context.Context, h *side.House, rq request) (*side.Bench, error) 
 	return b, errors.Join(b.API.Fill(ctx, keys), peer.Fill(ctx, keys))
 }
 
-func makeNamespace(ctx context.Context, h *side.House) error {
+func makeNamespace(ctx context.Context, h *side.House) (err error) {
 	f, err := os.CreateTemp("", "namespace-*.yaml")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
 	_, err = fmt.Fprintf(f, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n", side.CreatedIn)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err

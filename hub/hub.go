@@ -24,12 +24,21 @@ import (
 	"github.com/drover-fleet/drover/controllers/presence"
 	"github.com/drover-fleet/drover/hub/access"
 	"github.com/drover-fleet/drover/hub/admission"
+	"github.com/drover-fleet/drover/hub/apiserver"
+	"github.com/drover-fleet/drover/hub/audit"
+	"github.com/drover-fleet/drover/hub/fair"
 	"github.com/drover-fleet/drover/hub/gateway"
 	"github.com/drover-fleet/drover/hub/kv"
 	"github.com/drover-fleet/drover/hub/metrics"
 	"github.com/drover-fleet/drover/hub/registry"
 	"github.com/drover-fleet/drover/hub/replica"
 	"github.com/drover-fleet/drover/store/mvcc"
+)
+
+// Polls and streams of devices that a member holds, in all and for one device: a device has one poll, and one more while it changes over.
+const (
+	maxPolls  = 32 << 10
+	pollsEach = 16
 )
 
 // handOverTime bounds how long a leader that ends waits for another; past it the others elect one as after a crash.
@@ -50,7 +59,12 @@ type Config struct {
 	Growth                replica.Growth  // how much the store keeps and takes; every member is set up alike
 	UpkeepEvery           time.Duration   // between two looks at the store's bounds; default that of replica, 10 s
 	CopyRate              int64           // bytes a second of copies of the state sent to other members; default that of consensus, 64 MiB
-	Progress              time.Duration   // how old an idle watch's bookmark may be; default 30 s, well within what compaction keeps
+	Audit                 AuditConfig
+	Conns                 fair.ConnLimits
+	Seats                 fair.Config
+	Limits                apiserver.Limits
+	HeaderTime            time.Duration // for a handshake, and for the header of a request; default 10 s
+	Progress              time.Duration // how old an idle watch's bookmark may be; default 30 s, well within what compaction keeps
 }
 
 // Hub is one member, opened.
@@ -75,6 +89,10 @@ type Hub struct {
 	enroller *lateEnroller
 	kv       *kv.Server
 	metrics  *metrics.Metrics
+	audit    *audit.Log
+	seats    *fair.Seats
+	polls    *fair.Shares // of devices
+	conns    *fair.Listener
 	findings findings
 	peers    *http.Transport // to other members' API
 	lock     io.Closer       // of the directory
@@ -93,6 +111,9 @@ func Open(cfg Config) (h *Hub, err error) {
 	}
 	if cfg.DrainTimeout == 0 {
 		cfg.DrainTimeout = 3 * time.Second
+	}
+	if cfg.HeaderTime == 0 {
+		cfg.HeaderTime = 10 * time.Second
 	}
 	if cfg.Progress == 0 {
 		cfg.Progress = 30 * time.Second
@@ -117,6 +138,12 @@ func Open(cfg Config) (h *Hub, err error) {
 	}
 	h.log = cfg.Logger.With("member", h.id.Name)
 	h.metrics = metrics.New(h.id.Name, cfg.Version)
+	if err = h.openAudit(); err != nil {
+		return h, err
+	}
+	h.cfg.Seats.Refused = h.metrics.Refused
+	h.seats = fair.New(h.cfg.Seats)
+	h.polls = fair.NewShares("polls and streams of devices", maxPolls, pollsEach, h.metrics.Refused)
 	creds, err := h.dir.loadCredentials()
 	if err != nil {
 		return h, err
@@ -137,6 +164,8 @@ func (h *Hub) openState() (err error) {
 	if h.api, err = listenQuietly(orElse(h.cfg.ListenAPI, h.id.API)); err != nil {
 		return fmt.Errorf("listen for operators and devices: %w", err)
 	}
+	h.conns = fair.Listen(h.api, h.connLimits(), h.refusedConn)
+	h.api = h.conns
 	if h.raft, err = listenQuietly(orElse(h.cfg.ListenPeer, h.id.Peer)); err != nil {
 		return fmt.Errorf("listen for other members: %w", err)
 	}
@@ -178,7 +207,7 @@ func (h *Hub) openServices() (err error) {
 	h.newRights()
 	h.gateway, err = gateway.New(gateway.Options{
 		Member: h.id.Name, Client: h.as("hub:" + h.id.Name), Relisted: h.metrics.Relisted(metrics.UserGateway),
-		AsDevice: func(device string) client.Client { return h.as("device:" + device) },
+		AsDevice: h.asDevice,
 		Identity: h.history, Sign: h.keys.sign, KeyedHash: h.sealer.KeyedHash,
 		MarkProgress: h.store.Progress, Endpoints: h.urls, Contacts: h.contacts, Logger: h.log, PollHold: h.cfg.PollHold,
 	})
@@ -223,6 +252,9 @@ func (h *Hub) Close() error {
 	if h.store != nil {
 		errs = append(errs, h.store.Close())
 	}
+	if h.audit != nil {
+		errs = append(errs, h.audit.Close())
+	}
 	if h.lock != nil {
 		errs = append(errs, h.lock.Close())
 	}
@@ -247,7 +279,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	h.handOver()
 	stopState()
 	h.peers.CloseIdleConnections()
-	return errors.Join(err, state.Wait(), h.store.Close(), h.lock.Close())
+	return errors.Join(err, state.Wait(), h.store.Close(), h.audit.Close(), h.lock.Close())
 }
 
 // serve runs everything above the state. The end of ctx is no error.
@@ -266,6 +298,7 @@ func (h *Hub) serve(ctx context.Context) error {
 	group.Go(func() error { return h.compare(ctx) })
 	group.Go(func() error { return h.verify(ctx) })
 	group.Go(func() error { return h.watchHistory(ctx) })
+	group.Go(func() error { return h.audit.Run(ctx) })
 	group.Go(func() error { return h.listen(ctx) })
 	err := group.Wait()
 	if errors.Is(err, context.Canceled) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-fleet/drover/hub/audit"
 	"github.com/drover-fleet/drover/hub/metrics"
 )
 
@@ -79,6 +80,7 @@ func (h *Hub) condition() metrics.Condition {
 		Status: h.node.Status(), Usage: h.store.Usage(), Slow: h.metrics.SlowParts(), Syncs: h.metrics.Syncs(),
 	}
 	h.findings.into(&c)
+	c.AuditErr, c.AuditRefuses = h.audit.Health().Err, h.cfg.Audit.OnFailure != audit.RecordGap
 	c.Free, c.Size = room(string(h.dir))
 	return c
 }
@@ -88,6 +90,7 @@ func (h *Hub) follow() {
 	h.metrics.Follow(metrics.Sources{
 		Condition: h.condition, Revision: h.store.Revision, Compacted: h.store.Compacted, Synced: h.store.Synced, Watchers: h.store.Watchers,
 		StateFile: h.store.Wasted, KV: h.kv.Load, Gateway: h.gateway.Load,
+		Audit: h.audit.Health, Seats: h.seats.Load, Conns: h.conns.Load,
 	})
 }
 

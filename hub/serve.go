@@ -43,8 +43,10 @@ func (h *Hub) listen(ctx context.Context) error {
 		return err
 	}
 	server := &http.Server{
-		Handler: handler, TLSConfig: h.keys.apiServer(),
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 32 << 10,
+		Handler: handler, TLSConfig: h.keys.apiServer(h.conns.Known), ConnState: h.conns.State,
+		// Half as much again as hub/apiserver takes, so that who sends too much is told so, counted and put on record.
+		ReadHeaderTimeout: h.cfg.HeaderTime, IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 48 << 10,
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: 250, CountError: func(string) { h.metrics.Refused("http2") }},
 		ErrorLog:  quietTLS(h.log),
 		Protocols: webProtocols(), TLSNextProto: h.storeProtocol(ctx),
 	}
@@ -71,11 +73,13 @@ func (h *Hub) handler(ctx context.Context) (http.Handler, error) {
 		Clients: h.registry, Why: h.registry, Logs: h.gateway, Contacts: h.contacts,
 		Members: apiserver.MembersFunc(h.members), Operations: h.operations(), Ready: h.checks(), Member: h.id.Name, IsMember: h.isMember, Version: h.cfg.Version, Access: h.access,
 		Peer: h.peers, Logger: h.log, Lasting: ctx, Metrics: h.metrics.Text, Observe: h.metrics.API,
+		Audit: h.audit, Seats: h.seats, Refused: h.metrics.Refused, Limits: h.cfg.Limits,
 	})
 	if err != nil {
 		return nil, err
 	}
-	devices := httpgw.New(httpgw.Config{Devices: h.gateway, Contacts: h.contacts, Enroller: h.enroller, Logger: h.log, IsMember: h.isMember})
+	devices := httpgw.New(httpgw.Config{Devices: h.gateway, Contacts: h.contacts, Enroller: recordedEnroller{h.enroller, h.audit}, Logger: h.log, IsMember: h.isMember,
+		Observe: h.metrics.Device, Audit: h.audit, Seats: h.seats, Polls: h.polls, Refused: h.metrics.Refused})
 	return router{operators: operators, devices: devices, members: map[string]http.Handler{
 		pathHashes: h.membersOnly(h.serveHashes), pathStatus: h.membersOnly(h.serveStatus),
 		pathHistory: anyMember(h.serveHistory), // also for those that were left behind: it is how they learn of it

@@ -70,8 +70,9 @@ func (k *keyring) peerClient() (*tls.Config, error) {
 
 // apiServer is for operators and devices. Who has no certificate may still enroll. The CA is sent along, because who joins
 // by a token knows it by its hash only.
-func (k *keyring) apiServer() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+// known hears of each connection that has shown who it is; "" = it has no certificate.
+func (k *keyring) apiServer(known func(conn net.Conn, identity string, device bool)) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		c, err := k.get()
 		if err != nil {
 			return nil, err
@@ -81,6 +82,11 @@ func (k *keyring) apiServer() *tls.Config {
 		return &tls.Config{
 			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{shown},
 			ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: c.roots, NextProtos: []string{"h2", "http/1.1", kv.Protocol},
+			VerifyConnection: func(s tls.ConnectionState) error {
+				identity, device := connIdentity(s)
+				known(hello.Conn, identity, device)
+				return nil
+			},
 		}, nil
 	}}
 }
@@ -117,6 +123,21 @@ func (k *keyring) verifyMember(s tls.ConnectionState) error {
 		return fmt.Errorf("verify member: %w", err)
 	}
 	return checkOrg(leaf, wire.OrgHubs)
+}
+
+// connIdentity is whose connection it is, for counting.
+func connIdentity(s tls.ConnectionState) (name string, device bool) {
+	if len(s.VerifiedChains) == 0 {
+		return "", false
+	}
+	subject := s.VerifiedChains[0][0].Subject
+	switch {
+	case slices.Contains(subject.Organization, wire.OrgDevices):
+		return "device:" + subject.CommonName, true
+	case slices.Contains(subject.Organization, wire.OrgHubs):
+		return "hub:" + subject.CommonName, false
+	}
+	return "user:" + subject.CommonName, false
 }
 
 // sign signs for devices with this member's key.

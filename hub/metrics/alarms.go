@@ -41,6 +41,9 @@ type Condition struct {
 	Diverged bool
 	// Damaged: this member's file does not hold what was written to it.
 	Damaged bool
+	// AuditErr is why nothing can be put on record; AuditRefuses: and so writes are refused.
+	AuditErr     error
+	AuditRefuses bool
 	// UpkeepErr is why the last look at the store's bounds, or at its file, failed.
 	UpkeepErr error
 }
@@ -75,6 +78,7 @@ func Judge(c Condition) []Alarm {
 		alarm("clock", Warning, c.clock()),
 		alarm("diverged", Critical, c.diverged()),
 		alarm("damaged", Critical, c.damaged()),
+		alarm("audit", Critical, c.audit()),
 		alarm("upkeep", Warning, c.upkeep()),
 	}
 }
@@ -144,6 +148,16 @@ func (c *Condition) damaged() string {
 	}
 	return "the state file beside " + c.Status.LogPath + " does not hold what was written to it: the disk fails. Where a majority of others runs the member is given the state again by itself; " +
 		"else restore a backup, or replace the member. Replace the disk"
+}
+
+func (c *Condition) audit() string {
+	switch {
+	case c.AuditErr == nil:
+		return ""
+	case c.AuditRefuses:
+		return "requests cannot be put on record, so this member takes no writes from people and enrolls nobody: make room, or look at the disk: " + c.AuditErr.Error()
+	}
+	return "requests cannot be put on record, and go on all the same; how many are missing is recorded afterwards: " + c.AuditErr.Error()
 }
 
 func (c *Condition) upkeep() string {

@@ -24,6 +24,7 @@ type Metrics struct {
 	consensus
 	writes
 	serving
+	guards
 
 	members func() []raft.Member // nil until Follow
 
@@ -34,7 +35,7 @@ type Metrics struct {
 // New makes the instruments of a member.
 func New(member, version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), peers: map[string]struct{}{}}
-	m.consensus, m.writes, m.serving = newConsensus(), newWrites(), newServing()
+	m.consensus, m.writes, m.serving, m.guards = newConsensus(), newWrites(), newServing(), newGuards()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "member_info", Help: "1, with the member's name and Drover's version.",
 		ConstLabels: prometheus.Labels{"member": member, "version": version},
@@ -50,6 +51,7 @@ func New(member, version string) *Metrics {
 	m.registry.MustRegister(m.consensus.all()...)
 	m.registry.MustRegister(m.writes.all()...)
 	m.registry.MustRegister(m.serving.all()...)
+	m.registry.MustRegister(m.guards.all()...)
 	return m
 }
 

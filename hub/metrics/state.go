@@ -4,6 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	raft "github.com/drover-fleet/drover/consensus"
+	"github.com/drover-fleet/drover/hub/audit"
+	"github.com/drover-fleet/drover/hub/fair"
 	"github.com/drover-fleet/drover/store"
 	"github.com/drover-fleet/drover/store/watch"
 )
@@ -18,6 +20,9 @@ type Sources struct {
 	StateFile func() (free, size int64, err error) // bytes
 	KV        func() (connections, watches int64)  // of the store's own service
 	Gateway   func() (sessions, polls int)         // of devices
+	Audit     func() audit.Health
+	Seats     func() []fair.Load
+	Conns     func() fair.ConnLoad
 }
 
 // state is the half of the metrics that is asked for.
@@ -47,6 +52,7 @@ func (st *state) Collect(to chan<- prometheus.Metric) {
 	sessions, polls := st.s.Gateway()
 	e.gauge("gateway", "sessions", "Devices with a session at this member.", float64(sessions))
 	e.gauge("gateway", "polls", "Polls of devices that this member holds now.", float64(polls))
+	e.guards(st.s.Audit(), st.s.Seats(), st.s.Conns())
 	for name, d := range c.Clocks {
 		e.gauge("", "clock_offset_seconds", "How far another member's wall clock is ahead of this one's.", d.Seconds(), label{"peer", name})
 	}

@@ -18,7 +18,9 @@ import (
 
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/wire"
+	"github.com/drover-fleet/drover/hub/audit"
 	"github.com/drover-fleet/drover/hub/enroll"
+	"github.com/drover-fleet/drover/hub/fair"
 	"github.com/drover-fleet/drover/hub/gateway"
 )
 
@@ -52,6 +54,12 @@ type Config struct {
 	Logger   *slog.Logger
 	// IsMember, when set, says whether a certificate is that of a hub member now: it outlives its owner's removal, and its replacement.
 	IsMember func(cert *x509.Certificate) bool
+	// Audit puts refused requests on record, Seats say whose turn it is, and Polls who may hold one more poll or stream. Nil: nobody does.
+	Audit Audit
+	Seats *fair.Seats
+	Polls *fair.Shares
+	// Refused, when set, hears of each refusal by its reason. It must not block.
+	Refused func(reason string)
 	// Observe, when set, hears of each request that was answered: what message it was and the HTTP status. It must not block.
 	Observe func(message string, code int)
 }
@@ -75,13 +83,13 @@ func Messages() []string {
 
 // counted tells what was answered to a message.
 func (h *handler) counted(message string, fn http.HandlerFunc) http.HandlerFunc {
-	if h.c.Observe == nil {
-		return fn
-	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		s := &statusWriter{ResponseWriter: w}
-		fn(s, r)
-		h.c.Observe(message, s.status)
+		fn(s, r.WithContext(audit.WithSource(r.Context(), r.RemoteAddr)))
+		if h.c.Observe != nil {
+			h.c.Observe(message, s.status)
+		}
+		h.refused(message, r, s.status)
 	}
 }
 
@@ -127,7 +135,7 @@ func (h *handler) device(fn func(http.ResponseWriter, *http.Request, gateway.Pee
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := peerOf(r)
 		if err == nil {
-			err = fn(w, r, p)
+			err = h.inTurn(r, p.Device, func() error { return fn(w, r, p) })
 		}
 		h.fail(w, r, err)
 	}
@@ -167,7 +175,11 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, p gateway.Peer)
 
 func (h *handler) enroll(w http.ResponseWriter, r *http.Request) {
 	var q wire.EnrollRequest
-	err := read(w, r, wire.MaxEnroll, &q)
+	leave, err := h.strangersTurn(r)
+	if err == nil {
+		defer leave()
+		err = read(w, r, wire.MaxEnroll, &q)
+	}
 	if err == nil {
 		var reply wire.EnrollReply
 		if reply, err = h.c.Enroller.Enroll(r.Context(), q, r.RemoteAddr); err == nil {
@@ -179,7 +191,11 @@ func (h *handler) enroll(w http.ResponseWriter, r *http.Request) {
 
 func (h *handler) join(w http.ResponseWriter, r *http.Request) {
 	var q enroll.JoinRequest
-	err := read(w, r, wire.MaxEnroll, &q)
+	leave, err := h.strangersTurn(r)
+	if err == nil {
+		defer leave()
+		err = read(w, r, wire.MaxEnroll, &q)
+	}
 	if err == nil {
 		var reply enroll.JoinReply
 		if reply, err = h.c.Enroller.Join(r.Context(), q); err == nil {
@@ -220,6 +236,9 @@ func clientCert(r *http.Request, org string) (*x509.Certificate, error) {
 func read(w http.ResponseWriter, r *http.Request, limit int, into any) error {
 	if t := r.Header.Get("Content-Type"); t != contentType {
 		return fault.UnsupportedMedia.Errorf("content type %q, want %s", t, contentType)
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return fault.UnsupportedMedia.Errorf("content encoding %.40q: send the body as it is", coding)
 	}
 	if r.ContentLength > int64(limit) {
 		return fault.SizeLimit("request body", r.ContentLength, int64(limit))

@@ -8,7 +8,7 @@ STATIC   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 # Everything but what needs real processes (e2e) or a file system of its own (power), or judges the tree itself (arch).
 UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch -e /test/power -e /test/chaos)
 
-.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos catchup kills lint arch bench-agent bench-api bench-idle bench-store clean
+.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos catchup kills lint arch bench-agent bench-api bench-idle bench-store clean sets
 
 build: ## the three programs, static, for this machine
 	@$(STATIC) -o bin/ ./cmd/...
@@ -55,6 +55,11 @@ chaos: TIME ?= 10m
 chaos: ## three real members under faults for TIME (SEED=n: that schedule), and what clients and watchers saw of it
 	@$(GO) run ./test/setup /usr/bin/ip
 	@$(GO) run ./test/chaos/run -time $(TIME) $(if $(SEED),-seed $(SEED))
+
+sets: SETS ?= 1000
+sets: ## SETS transactions of 20 objects while whoever leads is killed: each is whole or absent, to every reader and watch
+	@$(GO) run ./test/setup /usr/bin/ip
+	@$(GO) test -count=1 -v -timeout 0 -run TestSetsAreWhole ./test/chaos -sets $(SETS)
 
 lint: $(TOOLS)/golangci-lint-$(LINT_VER)
 	@$< run ./...

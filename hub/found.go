@@ -76,6 +76,7 @@ func (h *Hub) foundOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	h.authority.Store(authority)
 	h.enroller.set(e)
 	h.log.Info("hub member serves", "cluster", authority.ClusterID(), "api", h.id.API)
 	return nil

@@ -26,12 +26,14 @@ import (
 	"github.com/drover-fleet/drover/hub/admission"
 	"github.com/drover-fleet/drover/hub/apiserver"
 	"github.com/drover-fleet/drover/hub/audit"
+	"github.com/drover-fleet/drover/hub/enroll"
 	"github.com/drover-fleet/drover/hub/fair"
 	"github.com/drover-fleet/drover/hub/gateway"
 	"github.com/drover-fleet/drover/hub/kv"
 	"github.com/drover-fleet/drover/hub/metrics"
 	"github.com/drover-fleet/drover/hub/registry"
 	"github.com/drover-fleet/drover/hub/replica"
+	"github.com/drover-fleet/drover/hub/tokens"
 	"github.com/drover-fleet/drover/store/mvcc"
 )
 
@@ -83,6 +85,7 @@ type Hub struct {
 	registry *registry.Registry
 	access   *access.Policy
 	roles    *cache.Set // informers of roles and bindings
+	tokens   *tokens.Authority
 	resolver *admission.Resolver
 	gateway  *gateway.Gateway
 	contacts *gateway.Contacts
@@ -99,6 +102,9 @@ type Hub struct {
 	api      net.Listener
 	raft     net.Listener // for other members; the node's once it runs
 	log      *slog.Logger
+
+	// authority signs certificates; nil until this member has read it.
+	authority atomic.Pointer[enroll.Authority]
 }
 
 // Open opens a member's directory and its two ports. It starts nothing.
@@ -204,7 +210,9 @@ func (h *Hub) openServices() (err error) {
 	if h.registry, err = registry.New(h.replica, registry.Options{Sealer: h.sealer, Admit: admit, Logger: h.log}); err != nil {
 		return err
 	}
-	h.newRights()
+	if err = h.newRights(); err != nil {
+		return err
+	}
 	h.gateway, err = gateway.New(gateway.Options{
 		Member: h.id.Name, Client: h.as("hub:" + h.id.Name), Relisted: h.metrics.Relisted(metrics.UserGateway),
 		AsDevice: h.asDevice,

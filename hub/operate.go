@@ -32,6 +32,7 @@ func (h *Hub) operations() map[string]apiserver.Operation {
 		remote.HubTransferOp: {Write: h.transferLeader},
 		remote.HubCompactOp:  {Write: h.compactHistory},
 		remote.HubDefragOp:   {Write: h.defragMember},
+		remote.HubTokenKeyOp: {Write: h.rotateTokenKey},
 	}
 }
 

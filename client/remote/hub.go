@@ -15,12 +15,13 @@ const PathHub = "/drover/v1/hub/"
 
 // Operations below PathHub. Status and snapshot are read by GET, the others are asked for by POST; their words are in the query.
 const (
-	HubStatusOp   = "status"   // a HubStatus
-	HubSnapshotOp = "snapshot" // a backup, as package client/backup reads it
-	HubRemoveOp   = "remove"   // member
-	HubTransferOp = "transfer" // member
-	HubCompactOp  = "compact"  // keep; a Compacted
-	HubDefragOp   = "defrag"   // member
+	HubStatusOp   = "status"           // a HubStatus
+	HubSnapshotOp = "snapshot"         // a backup, as package client/backup reads it
+	HubRemoveOp   = "remove"           // member
+	HubTransferOp = "transfer"         // member
+	HubCompactOp  = "compact"          // keep; a Compacted
+	HubDefragOp   = "defrag"           // member
+	HubTokenKeyOp = "rotate-token-key" // forget
 )
 
 // HubStatus is the hub as one member sees it, with what each member says of itself.

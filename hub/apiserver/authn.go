@@ -12,6 +12,7 @@ import (
 	"github.com/drover-fleet/drover/api/wire"
 	"github.com/drover-fleet/drover/client/remote"
 	"github.com/drover-fleet/drover/hub/access"
+	"github.com/drover-fleet/drover/hub/tokens"
 )
 
 // Bounds of what a request may say of who makes it, in bytes or pieces.
@@ -19,7 +20,6 @@ const (
 	maxUserName = 200
 	maxGroups   = 64
 	maxBehalf   = 16 << 10
-	maxToken    = 16 << 10 // of a bearer token
 )
 
 // User is who a request is made as. By is who makes it, where that is somebody else: by impersonation, or a member that passes it on.
@@ -28,10 +28,11 @@ type User struct {
 	By *access.Identity
 }
 
-// Tokens reads bearer tokens; *tokens.Authority is one.
+// Tokens makes and reads tokens of service accounts; *tokens.Authority is one.
 type Tokens interface {
-	// Authenticate says whose token it is. fault.Unauthorized: not a good one, or not for the audience "drover".
-	Authenticate(ctx context.Context, token string) (access.Identity, error)
+	// Verify says whose token it is, and for which of the audiences; none means the hub's own. fault.Unauthorized: it is not good.
+	Verify(ctx context.Context, token string, audiences []string) (access.Identity, []string, error)
+	Issue(ctx context.Context, rq tokens.Request) (tokens.Token, error)
 }
 
 // authenticate says who it is: by a client certificate, else by a bearer token, else nobody. Then the request may be made as somebody
@@ -66,12 +67,13 @@ func (s *Server) identify(r *http.Request) (access.Identity, error) {
 	switch {
 	case !strings.EqualFold(scheme, "Bearer"):
 		return access.Identity{}, fault.Unauthorized.Errorf("Authorization: only Bearer is known here: use a token of a service account, or a client certificate")
-	case len(token) > maxToken:
-		return access.Identity{}, fault.Unauthorized.Errorf("bearer token of %d bytes; the limit is %d bytes", len(token), maxToken)
+	case len(token) > tokens.MaxToken:
+		return access.Identity{}, fault.Unauthorized.Errorf("bearer token of %d bytes; the limit is %d bytes", len(token), tokens.MaxToken)
 	case s.cfg.Tokens == nil:
 		return access.Identity{}, fault.Unauthorized.Errorf("this member takes no bearer tokens: use a client certificate")
 	}
-	return s.cfg.Tokens.Authenticate(r.Context(), token)
+	id, _, err := s.cfg.Tokens.Verify(r.Context(), token, nil)
+	return id, err
 }
 
 // refuseQueryTokens: what stands in a URL gets into logs and histories.

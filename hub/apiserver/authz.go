@@ -66,6 +66,9 @@ func (x *exchange) may(a access.Attributes) error { return x.s.allow(&x.user.Ide
 // one that the field selector fixes; a create has none.
 func (x *exchange) attributes() access.Attributes {
 	rt := x.route
+	if rt.review != nil {
+		return rt.review.attributes(rt.ref.Namespace)
+	}
 	if rt.ref.Kind == nil {
 		return access.Attributes{Verb: methodVerb(x.r), Path: rt.path}
 	}

@@ -110,8 +110,10 @@ type Config struct {
 
 	// Access decides by roles and bindings. Default: none, so that only admins may anything.
 	Access *access.Policy
-	// Tokens reads bearer tokens; without it none is taken.
+	// Tokens makes and reads bearer tokens; without it none is taken.
 	Tokens Tokens
+	// Users signs certificates for persons.
+	Users Users
 	// Audit puts requests on record; nil: nobody does. Seats say whose turn it is; nil: seats of its own.
 	Audit Audit
 	Seats *fair.Seats

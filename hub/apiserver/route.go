@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/api/fault"
+	"github.com/drover-fleet/drover/client/remote"
 )
 
 type routeKind uint8
@@ -23,16 +24,20 @@ const (
 	routeMembers
 	routeHub
 	routeMetrics
+	routeReview
+	routeToken
+	routeUsers
 )
 
 // route is what a request's path and method mean.
 type route struct {
-	kind  routeKind
-	verb  string // get, list, watch, create, update, patch, delete, deletecollection
-	path  string
-	ref   api.Ref // for objects and logs; Name is empty for a collection
-	sub   string  // subresource: "", "status", "log"
-	serve func(x *exchange) error
+	kind   routeKind
+	verb   string // get, list, watch, create, update, patch, delete, deletecollection
+	path   string
+	ref    api.Ref // for objects and logs; Name is empty for a collection
+	sub    string  // subresource: "", "status", "log"
+	review *review // of what kind the question is
+	serve  func(x *exchange) error
 }
 
 func (rt route) public() bool {
@@ -101,6 +106,9 @@ func parseRoute(r *http.Request) (route, error) {
 		fixed.path = path
 		return fixed, fixed.checkMethod(r)
 	}
+	if of, ok, err := reviewRoute(path, r); ok {
+		return of, err
+	}
 	if of, ok := hubRoute(path, r); ok {
 		return of, nil
 	}
@@ -157,6 +165,8 @@ func fixedRoute(path string) (route, bool) {
 		return route{kind: routeWhy, verb: "get", serve: (*exchange).why}, true
 	case "/drover/v1/members":
 		return route{kind: routeMembers, verb: "get", serve: (*exchange).members}, true
+	case remote.PathUsers:
+		return route{kind: routeUsers, verb: "operate", serve: (*exchange).addUser}, true
 	case "/metrics":
 		return route{kind: routeMetrics, verb: "get", serve: (*exchange).metrics}, true
 	}
@@ -165,7 +175,7 @@ func fixedRoute(path string) (route, bool) {
 
 func (rt route) checkMethod(r *http.Request) error {
 	want := http.MethodGet
-	if rt.kind == routeTransactions {
+	if rt.kind == routeTransactions || rt.kind == routeUsers {
 		want = http.MethodPost
 	}
 	if r.Method == want || (want == http.MethodGet && r.Method == http.MethodHead) {
@@ -202,7 +212,8 @@ func objectRoute(rt route, r *http.Request, apiVersion string, parts []string) (
 }
 
 func hasSubresource(k *api.Kind, sub string) bool {
-	return (sub == "status" && k.HasStatus) || (sub == "log" && k == api.KindAssignment) || (sub == "scale" && k == api.KindWorkload)
+	return (sub == "status" && k.HasStatus) || (sub == "log" && k == api.KindAssignment) || (sub == "scale" && k == api.KindWorkload) ||
+		(sub == "token" && k == api.KindServiceAccount)
 }
 
 func kindByPlural(apiVersion, plural string) *api.Kind {
@@ -221,7 +232,9 @@ func (rt route) withVerb(r *http.Request) (route, error) {
 	switch method := r.Method; {
 	case rt.sub == "log" && method == http.MethodGet:
 		rt.kind, rt.verb, rt.serve = routeLog, "get", (*exchange).deviceLog
-	case rt.sub == "log":
+	case rt.sub == "token" && method == http.MethodPost:
+		rt.kind, rt.verb, rt.serve = routeToken, "create", (*exchange).tokenRequest
+	case rt.sub == "log", rt.sub == "token":
 		return rt, rt.notAllowed(r)
 	case isRead(method) && collection && watch:
 		rt.verb, rt.serve = "watch", (*exchange).watch

@@ -114,6 +114,15 @@ func (a *Authority) signHub(key *ecdsa.PublicKey, member string, hosts []string)
 		x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 }
 
+// SignPerson signs a person's request under a name and groups that the caller has checked, for a time that is never longer than the CA's own.
+func (a *Authority) SignPerson(csr []byte, name string, groups []string, life time.Duration) (*x509.Certificate, error) {
+	key, err := CheckRequest(csr)
+	if err != nil {
+		return nil, err
+	}
+	return a.signFor(life, key, pkix.Name{Organization: groups, CommonName: name}, nil, x509.ExtKeyUsageClientAuth)
+}
+
 // ServerCertificate makes a key and a certificate for a hub member.
 func (a *Authority) ServerCertificate(member string, hosts []string) (tls.Certificate, error) {
 	return a.newPair(func(key *ecdsa.PublicKey) (*x509.Certificate, error) { return a.signHub(key, member, hosts) })
@@ -139,6 +148,10 @@ func (a *Authority) newPair(sign func(*ecdsa.PublicKey) (*x509.Certificate, erro
 }
 
 func (a *Authority) sign(key *ecdsa.PublicKey, subject pkix.Name, hosts []string, use ...x509.ExtKeyUsage) (*x509.Certificate, error) {
+	return a.signFor(leafLife, key, subject, hosts, use...)
+}
+
+func (a *Authority) signFor(life time.Duration, key *ecdsa.PublicKey, subject pkix.Name, hosts []string, use ...x509.ExtKeyUsage) (*x509.Certificate, error) {
 	now := a.now()
 	if now.Before(a.cert.NotBefore) {
 		return nil, fault.Unavailable.Errorf("the clock of this hub member says %s, which is before the cluster was made: set the clock",
@@ -149,7 +162,7 @@ func (a *Authority) sign(key *ecdsa.PublicKey, subject pkix.Name, hosts []string
 		return nil, err
 	}
 	t := &x509.Certificate{
-		SerialNumber: serial, Subject: subject, NotBefore: now.Add(-backdate), NotAfter: now.Add(leafLife),
+		SerialNumber: serial, Subject: subject, NotBefore: now.Add(-backdate), NotAfter: now.Add(life),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: use, BasicConstraintsValid: true,
 	}
 	if t.NotBefore.Before(a.cert.NotBefore) {

@@ -115,7 +115,9 @@ func (x *exchange) plainDiscovery() any {
 }
 
 // groupVersions are the groups beside the core, each with its one version.
-func groupVersions() []string { return []string{api.FleetV1, api.RBACV1} }
+func groupVersions() []string {
+	return []string{api.FleetV1, api.RBACV1, authenticationV1, authorizationV1}
+}
 
 func servedPaths() []string {
 	paths := []string{
@@ -200,6 +202,7 @@ func resourcesOf(apiVersion string) apiResourceList {
 		})
 		l.Resources = append(l.Resources, subresources(k)...)
 	}
+	l.Resources = append(l.Resources, reviewResources(apiVersion)...)
 	return l
 }
 
@@ -211,6 +214,10 @@ func subresources(k *api.Kind) []apiResource {
 	switch k {
 	case api.KindAssignment:
 		out = append(out, apiResource{Name: k.Plural + "/log", Namespaced: true, Kind: k.Kind, Verbs: []string{"get"}})
+	case api.KindServiceAccount:
+		out = append(out, apiResource{
+			Name: k.Plural + "/token", Namespaced: true, Group: authenticationGroup, Version: "v1", Kind: "TokenRequest", Verbs: []string{"create"},
+		})
 	case api.KindWorkload:
 		out = append(out, apiResource{
 			Name: k.Plural + "/scale", Namespaced: true, Group: scaleGroup, Version: scaleVersion, Kind: scaleKind, Verbs: []string{"get", "patch", "update"},

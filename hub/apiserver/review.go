@@ -62,6 +62,17 @@ func reviewRoute(path string, r *http.Request) (rt route, found bool, err error)
 	return route{}, false, nil
 }
 
+// reviewResources lists the reviews of a group for discovery.
+func reviewResources(apiVersion string) []apiResource {
+	var out []apiResource
+	for _, v := range reviews() {
+		if v.group+"/v1" == apiVersion {
+			out = append(out, apiResource{Name: v.resource, Singular: strings.ToLower(v.kind), Namespaced: v.namespaced, Kind: v.kind, Verbs: []string{"create"}})
+		}
+	}
+	return out
+}
+
 func (v *review) attributes(namespace string) access.Attributes {
 	return access.Attributes{Verb: "create", Group: v.group, Resource: v.resource, Namespace: namespace}
 }
@@ -75,16 +86,16 @@ type question[T any] struct {
 	Status     json.RawMessage `json:"status,omitempty"`
 }
 
-// answer is a review with its status.
-type answer struct {
-	Kind       string     `json:"kind"`
-	APIVersion string     `json:"apiVersion"`
-	Metadata   answerMeta `json:"metadata"`
-	Spec       any        `json:"spec,omitempty"`
-	Status     any        `json:"status"`
+// reviewed is a review with its status.
+type reviewed struct {
+	Kind       string       `json:"kind"`
+	APIVersion string       `json:"apiVersion"`
+	Metadata   reviewedMeta `json:"metadata"`
+	Spec       any          `json:"spec,omitempty"`
+	Status     any          `json:"status"`
 }
 
-type answerMeta struct {
+type reviewedMeta struct {
 	Name              string    `json:"name,omitempty"`
 	Namespace         string    `json:"namespace,omitempty"`
 	CreationTimestamp *api.Time `json:"creationTimestamp"`
@@ -93,14 +104,7 @@ type answerMeta struct {
 // readQuestion reads the question that a request posts, of the group and kind that its path says.
 func readQuestion[T any](x *exchange, apiVersion, kind string) (T, error) {
 	var q question[T]
-	media, err := x.contentType()
-	if err != nil {
-		return q.Spec, err
-	}
-	if media != "application/json" {
-		return q.Spec, fault.UnsupportedMedia.Errorf("content type %q: a %s is application/json", clip(media), kind)
-	}
-	body, err := x.readBody()
+	body, err := x.jsonBody()
 	if err != nil {
 		return q.Spec, err
 	}
@@ -132,7 +136,7 @@ func hideValues(err error) error {
 
 func (x *exchange) reply(status int, spec, st any) error {
 	v := x.route.review
-	return x.w.json(status, answer{Kind: v.kind, APIVersion: v.group + "/v1", Metadata: answerMeta{Namespace: x.route.ref.Namespace}, Spec: spec, Status: st})
+	return x.w.json(status, reviewed{Kind: v.kind, APIVersion: v.group + "/v1", Metadata: reviewedMeta{Namespace: x.route.ref.Namespace}, Spec: spec, Status: st})
 }
 
 // userInfo is an identity as reviews write it.

@@ -153,7 +153,8 @@ func fixedRoute(path string) (route, bool) {
 		return route{kind: routeHealth, verb: "get", serve: (*exchange).health}, true
 	case "/version":
 		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).version}, true
-	case "/", "/api", "/apis", "/apis/" + api.Group, "/apis/" + api.RBACGroup, "/api/v1", "/apis/" + api.FleetV1, "/apis/" + api.RBACV1:
+	case "/", "/api", "/apis", "/apis/" + api.Group, "/apis/" + api.RBACGroup, "/api/v1", "/apis/" + api.FleetV1, "/apis/" + api.RBACV1,
+		"/apis/" + authenticationGroup, "/apis/" + authenticationV1, "/apis/" + authorizationGroup, "/apis/" + authorizationV1:
 		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).discovery}, true
 	case "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3/apis/" + api.FleetV1, "/openapi/v3/apis/" + api.RBACV1:
 		return route{kind: routeDiscovery, verb: "get", serve: (*exchange).openAPIv3}, true

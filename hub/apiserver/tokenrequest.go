@@ -64,8 +64,8 @@ func (x *exchange) tokenRequest() error {
 	life := int64(t.Expires.Sub(t.Made) / time.Second)
 	spec.Audiences, spec.ExpirationSeconds = t.Audiences, &life
 	made := api.TimeOf(t.Made)
-	return x.w.json(http.StatusCreated, answer{
-		Kind: "TokenRequest", APIVersion: authenticationV1, Metadata: answerMeta{Name: ref.Name, Namespace: ref.Namespace, CreationTimestamp: &made},
+	return x.w.json(http.StatusCreated, reviewed{
+		Kind: "TokenRequest", APIVersion: authenticationV1, Metadata: reviewedMeta{Name: ref.Name, Namespace: ref.Namespace, CreationTimestamp: &made},
 		Spec: spec, Status: tokenRequestStatus{Token: string(t.Text), ExpirationTimestamp: api.TimeOf(t.Expires)},
 	})
 }

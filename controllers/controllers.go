@@ -12,7 +12,9 @@ import (
 	"github.com/drover-fleet/drover/client/cache"
 	"github.com/drover-fleet/drover/controllers/gc"
 	"github.com/drover-fleet/drover/controllers/images"
+	"github.com/drover-fleet/drover/controllers/pool"
 	"github.com/drover-fleet/drover/controllers/presence"
+	"github.com/drover-fleet/drover/controllers/quota"
 	"github.com/drover-fleet/drover/controllers/reconcile"
 	"github.com/drover-fleet/drover/controllers/revision"
 	"github.com/drover-fleet/drover/controllers/rollout"
@@ -68,6 +70,8 @@ func List(d Deps, informers *cache.Set) []*reconcile.Loop {
 		rollout.New(as("rollout")),
 		presence.New(as("presence"), d.Presence),
 		tombstone.New(as("tombstone")),
+		pool.New(as("pool")),
+		quota.New(as("quota")),
 		gc.Owners(as("gc")),
 		gc.Namespaces(as("gc")),
 		gc.Sweep(as("gc")),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/grant"
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/sched/place"
 )
@@ -29,8 +30,12 @@ type view struct {
 	// labels are a device's; false when it is not known.
 	labels      func(device string) (map[string]string, bool)
 	cpu, memory int64
-	fleet       *place.Snapshot
-	now         time.Time
+	// What the template asks of the board, and the pools that judge it.
+	needs     []grant.Need
+	hostPorts []string
+	pools     api.Pools
+	fleet     *place.Snapshot
+	now       time.Time
 }
 
 // plan is what leads the workload one step closer.
@@ -51,6 +56,7 @@ func makePlan(v view) (plan, error) {
 		Workload: v.workload.Metadata.Namespace + "/" + v.workload.Metadata.Name,
 		Selector: selector, Tolerations: v.workload.Spec.Placement.Tolerations,
 		CPU: v.cpu, Memory: v.memory, On: map[string]int{},
+		Namespace: v.workload.Metadata.Namespace, Needs: v.needs, HostPorts: v.hostPorts,
 	}
 	waiting := map[string]*api.Assignment{}
 	var p plan
@@ -96,7 +102,7 @@ func (v view) staysBound(a *api.Assignment, selector api.Selector) bool {
 		return false
 	}
 	labels, ok := v.labels(a.Spec.Device)
-	return !ok || selector.Matches(labels)
+	return !ok || selector.Matches(labels) && v.pools.Grant(labels).Judge(a.Metadata.Namespace, v.needs) == nil
 }
 
 // bind is the copy on its device. Its condition is written only when it said otherwise, or to forget what an earlier device

@@ -1,9 +1,11 @@
 package sched
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/drover-fleet/drover/api"
@@ -38,8 +40,8 @@ type Config struct {
 // Scheduler is the loop.
 type Scheduler struct {
 	Config
-	workloads, revisions, assignments, devices *cache.Informer
-	pending                                    *pending
+	workloads, revisions, assignments, devices, pools *cache.Informer
+	pending                                           *pending
 }
 
 // New makes a scheduler; it adds handlers to the informers, which must not run yet.
@@ -49,6 +51,7 @@ func New(c Config) *Scheduler {
 		Config: c, pending: newPending(),
 		workloads: c.Informers.Of(api.KindWorkload), revisions: c.Informers.Of(api.KindWorkloadRevision),
 		assignments: c.Informers.Of(api.KindAssignment), devices: c.Informers.Of(api.KindDevice),
+		pools: c.Informers.Of(api.KindDevicePool),
 	}
 	s.assignments.AddIndex(byWorkload, func(o api.Object) []string { return []string{workloadOf(o.(*api.Assignment)).String()} })
 	s.assignments.AddIndex(byDevice, func(o api.Object) []string { return []string{o.(*api.Assignment).Spec.Device} })
@@ -88,6 +91,7 @@ func (s *Scheduler) pass(ctx context.Context) error {
 		return nil
 	}
 	fleet := s.snapshot()
+	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(s.priority(b.key), s.priority(a.key)) })
 	var failed error
 	for _, j := range jobs {
 		if err := s.serve(ctx, j, fleet); err != nil {
@@ -96,6 +100,15 @@ func (s *Scheduler) pass(ctx context.Context) error {
 		}
 	}
 	return failed
+}
+
+// priority is of a workload; the greater is served first, of equals the first by name.
+func (s *Scheduler) priority(key cache.Key) int32 {
+	w, ok := cache.Get[*api.Workload](s.workloads, key.Namespace, key.Name)
+	if !ok || w.Status.Priority == nil {
+		return 0
+	}
+	return *w.Status.Priority
 }
 
 func (s *Scheduler) serve(ctx context.Context, j job, fleet *place.Snapshot) error {

@@ -16,13 +16,19 @@ import (
 // snapshot is the fleet with what all bound copies ask for.
 func (s *Scheduler) snapshot() *place.Snapshot {
 	var devices []place.Device
+	pools := s.poolsNow()
 	for _, d := range cache.List[*api.Device](s.devices) {
 		if d.Metadata.DeletionTimestamp == nil {
-			devices = append(devices, deviceOf(d))
+			dev := deviceOf(d)
+			dev.Grant = pools.Grant(d.Metadata.Labels)
+			devices = append(devices, dev)
 		}
 	}
 	fleet := place.NewSnapshot(devices)
-	type ask struct{ cpu, memory int64 }
+	type ask struct {
+		cpu, memory int64
+		ports       []string
+	}
 	asks := map[cache.Key]ask{}
 	for _, o := range s.assignments.List() {
 		a := o.(*api.Assignment)
@@ -33,11 +39,22 @@ func (s *Scheduler) snapshot() *place.Snapshot {
 		sum, ok := asks[key]
 		if !ok {
 			sum.cpu, sum.memory = s.requests(key)
+			sum.ports = s.hostPorts(key)
 			asks[key] = sum
 		}
-		fleet.Bind(a.Spec.Device, sum.cpu, sum.memory)
+		fleet.Bind(a.Spec.Device, sum.cpu, sum.memory, sum.ports)
 	}
 	return fleet
+}
+
+func (s *Scheduler) poolsNow() api.Pools { return api.NewPools(cache.List[*api.DevicePool](s.pools)) }
+
+func (s *Scheduler) hostPorts(revision cache.Key) []string {
+	r, ok := cache.Get[*api.WorkloadRevision](s.revisions, revision.Namespace, revision.Name)
+	if !ok {
+		return nil
+	}
+	return r.Spec.Template.Spec.HostPorts()
 }
 
 func (s *Scheduler) requests(revision cache.Key) (cpu, memory int64) {
@@ -79,6 +96,7 @@ func (s *Scheduler) view(ctx context.Context, w *api.Workload, fleet *place.Snap
 			}
 			return d.Metadata.Labels, true
 		},
+		needs: w.Spec.Template.Spec.Needs(), hostPorts: w.Spec.Template.Spec.HostPorts(), pools: s.poolsNow(),
 	}
 	for _, a := range own {
 		if v.cpu == 0 && v.memory == 0 {
@@ -114,6 +132,16 @@ func (s *Scheduler) listen() {
 		}
 		if before := bound(c.Old); before != "" && before != bound(c.New) {
 			s.pending.unblock(c.Revision) // it made room
+		}
+	})
+	s.pools.AddHandler(func(c cache.Change) {
+		if c.Old != nil && c.New != nil && c.Old.Meta().Generation == c.New.Meta().Generation {
+			return
+		}
+		for _, w := range cache.List[*api.Workload](s.workloads) {
+			if w.Spec.Placement.Replicas != nil {
+				s.pending.add(cache.KeyOf(w), c.Revision)
+			}
 		}
 	})
 	s.devices.AddHandler(func(c cache.Change) {

@@ -11,5 +11,6 @@ const (
 	CondImageResolved      = "ImageResolved"      // Workload: admission and images
 	CondAvailable          = "Available"          // Workload: workload
 	CondProgressing        = "Progressing"        // Workload: rollout
+	CondPlaced             = "Placed"             // Workload: workload; there only while selected devices get no copy
 	CondScheduled          = "Scheduled"          // Assignment: sched
 )

@@ -14,14 +14,14 @@ import (
 
 type loop struct {
 	reconcile.Deps
-	workloads, devices, assignments, revisions, rollouts *cache.Informer
+	workloads, devices, assignments, revisions, rollouts, pools *cache.Informer
 }
 
 // New makes the loop. Its keys are workloads.
 func New(d reconcile.Deps) *reconcile.Loop {
 	l := &loop{
 		Deps: d, workloads: d.Workloads(), devices: d.Devices(), assignments: d.Assignments(),
-		revisions: d.Revisions(), rollouts: d.Rollouts(),
+		revisions: d.Revisions(), rollouts: d.Rollouts(), pools: d.Informers.Of(api.KindDevicePool),
 	}
 	r := reconcile.NewLoop("workload", d, l.reconcile)
 	r.Workers = 2
@@ -38,6 +38,23 @@ func New(d reconcile.Deps) *reconcile.Loop {
 		}
 	})
 	l.devices.AddHandler(func(c cache.Change) { l.wakeByDevice(r, c) })
+	l.pools.AddHandler(func(c cache.Change) {
+		if c.Old == nil || c.New == nil || c.Old.Meta().Generation != c.New.Meta().Generation {
+			for _, o := range l.workloads.List() {
+				r.Add(cache.KeyOf(o), c.Revision)
+			}
+		}
+	})
+	l.assignments.AddHandler(func(c cache.Change) {
+		if was, ok := c.Old.(*api.Assignment); ok && was.Spec.Device != "" && (c.New == nil || c.New.(*api.Assignment).Spec.Device != was.Spec.Device) {
+			l.wakeBlocked(r, reasonPort, "", c.Revision)
+		}
+	})
+	d.Informers.Of(api.KindResourceQuota).AddHandler(func(c cache.Change) {
+		if freed(c) {
+			l.wakeBlocked(r, reasonQuota, c.Object().Meta().Namespace, c.Revision)
+		}
+	})
 	return r
 }
 
@@ -105,8 +122,17 @@ func (l *loop) reconcile(ctx context.Context, rq reconcile.Request) (reconcile.R
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := l.WriteBatches(ctx, rq.Cause, p.writes); err != nil {
+	overQuota, err := l.write(ctx, rq.Cause, p.writes)
+	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if overQuota != "" {
+		if stands := api.FindCondition(w.Status.Conditions, copies.CondPlaced); stands != nil { // since when stays
+			api.RemoveCondition(&p.status.Conditions, copies.CondPlaced)
+			p.status.Conditions = append(p.status.Conditions, *stands)
+		}
+		api.SetCondition(&p.status.Conditions, api.Condition{Type: copies.CondPlaced, Status: api.False, Reason: reasonQuota, Message: overQuota,
+			ObservedGeneration: w.Metadata.Generation}, api.TimeOf(l.Now()))
 	}
 	if !reflect.DeepEqual(p.status, w.Status) {
 		next := api.Copy(w)
@@ -123,6 +149,7 @@ func (l *loop) view(w *api.Workload) view {
 	v := view{
 		workload: w, devices: cache.List[*api.Device](l.devices),
 		assignments: reconcile.Of[*api.Assignment](l.assignments, key), now: l.Now(),
+		pools: api.NewPools(cache.List[*api.DevicePool](l.pools)), holds: l.holdersOn,
 	}
 	born := copies.BornOn(w, copies.Newest(reconcile.Of[*api.Rollout](l.rollouts, key)))
 	if rev, ok := cache.Get[*api.WorkloadRevision](l.revisions, w.Metadata.Namespace, born); ok && born != "" {

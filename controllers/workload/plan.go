@@ -20,6 +20,9 @@ type view struct {
 	// birth is the revision on which new copies start; nil: none is known, and none is made.
 	birth *api.WorkloadRevision
 	now   time.Time
+	pools api.Pools
+	// holds lists the copies on a device that reserve host ports; nil: none does.
+	holds func(device string) []holder
 }
 
 // plan is what leads one step closer.
@@ -38,11 +41,11 @@ type slot struct {
 }
 
 func makePlan(v view) (plan, error) {
-	slots, err := slotsOf(v)
+	own, taken := v.own()
+	slots, hindered, err := slotsOf(v, own)
 	if err != nil {
 		return plan{}, err
 	}
-	own, taken := v.own()
 	kept := make([]*api.Assignment, 0, len(own))
 	var p plan
 	for _, s := range slots {
@@ -63,6 +66,11 @@ func makePlan(v view) (plan, error) {
 	}
 	slices.SortFunc(p.writes, byName)
 	p.status, p.after = v.status(kept, int32(countWanted(slots, kept)))
+	if c, any := hindered.condition(v.workload.Metadata.Generation); any {
+		api.SetCondition(&p.status.Conditions, c, api.TimeOf(v.now))
+	} else {
+		api.RemoveCondition(&p.status.Conditions, copies.CondPlaced)
+	}
 	return p, nil
 }
 
@@ -102,29 +110,40 @@ func (v view) own() (map[string][]*api.Assignment, map[string]bool) {
 	return own, taken
 }
 
-// slotsOf lists the places in order of devices or ordinals.
-func slotsOf(v view) ([]slot, error) {
+// slotsOf lists the places in order of devices or ordinals, and why selected devices are none.
+func slotsOf(v view, own map[string][]*api.Assignment) ([]slot, hindrances, error) {
 	w := v.workload
+	var hindered hindrances
 	if w.Spec.Placement.Replicas != nil {
 		out := make([]slot, *w.Spec.Placement.Replicas)
 		for n := range out {
 			ordinal := int32(n)
 			out[n] = slot{name: copies.Ordinal(w.Metadata.Name, ordinal), ordinal: &ordinal, create: true}
 		}
-		return out, nil
+		return out, hindered, nil
 	}
 	selection, err := copies.Select(w.Spec.Placement)
 	if err != nil {
-		return nil, err
+		return nil, hindered, err
 	}
+	needs, ports := w.Spec.Template.Spec.Needs(), w.Spec.Template.Spec.HostPorts()
 	var out []slot
 	for _, d := range v.devices {
-		if selection.Selects(d) {
-			name := d.Metadata.Name
-			out = append(out, slot{name: copies.OnDevice(w.Metadata.Name, name), device: name, create: selection.Admits(d)})
+		if !selection.Selects(d) {
+			continue
 		}
+		s := slot{name: copies.OnDevice(w.Metadata.Name, d.Metadata.Name), device: d.Metadata.Name, create: selection.Admits(d)}
+		var have *api.Assignment
+		if there := own[s.key()]; len(there) > 0 {
+			have = there[0]
+		}
+		if reason, why := v.hinders(d, needs, ports, have); reason != "" {
+			hindered.add(reason, why)
+			continue
+		}
+		out = append(out, s)
 	}
-	return out, nil
+	return out, hindered, nil
 }
 
 // countWanted is how many copies there should be: those kept and those that may be made.

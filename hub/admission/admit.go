@@ -65,7 +65,14 @@ func (a *Admitter) Admit(ctx context.Context, rq *registry.AdmissionRequest) err
 	}
 	switch obj := rq.New.(type) {
 	case *api.Workload:
+		if err := a.resolvePriority(rq, obj); err != nil {
+			return err
+		}
 		return a.resolveImages(ctx, rq, obj)
+	case *api.Assignment:
+		return fillResources(rq, obj)
+	case *api.PriorityClass:
+		return checkClass(rq, obj)
 	case *api.JoinToken:
 		return checkToken(rq, obj)
 	}

@@ -71,6 +71,8 @@ type AdmissionRequest struct {
 type State interface {
 	// All lists a kind, of one namespace when it is given, ordered by key.
 	All(k *api.Kind, namespace string) ([]api.Object, error)
+	// Labels visits the labels of every object of a cluster-scoped kind, until visit returns false. It costs far less than All.
+	Labels(k *api.Kind, visit func(name string, labels map[string]string) (more bool)) error
 }
 
 // Validator is an Admitter that also judges objects once the whole request is planned: what depends on other objects does not depend

@@ -66,8 +66,7 @@ func (s *Snapshot) Place(a *Ask) Result {
 		best := &heap[0]
 		d := &s.devices[best.device]
 		r.Choices = append(r.Choices, Choice{Copy: name, Device: d.Name, There: int(best.copies), Fit: fit})
-		d.UsedCPU += a.CPU
-		d.UsedMemory += a.Memory
+		d.take(a.CPU, a.Memory, a.HostPorts)
 		best.copies++
 		if refuses(a, d) != "" {
 			heap[0] = heap[len(heap)-1]

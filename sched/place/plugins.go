@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/grant"
 )
 
 // Ask is the question: where should these copies go?
@@ -15,19 +16,41 @@ type Ask struct {
 	Copies      []string // names of the unbound copies, in the order in which they are served
 	// On is how many copies of the workload are bound already, by device.
 	On map[string]int
+	// Namespace and Needs are what a device's pool judges.
+	Namespace string
+	Needs     []grant.Need
+	HostPorts []string // that each copy reserves, as "80/TCP"
 }
 
 // classFilters look at nothing that differs within a class. The first that refuses is the reason. "" lets pass.
-var classFilters = [...]func(*Ask, *Device) string{notSelected, notReady, cordoned, tainted}
+var classFilters = [...]func(*Ask, *Device) string{notSelected, refusedByPool, notReady, cordoned, tainted}
 
 // deviceFilters look at one device and what it has left.
-var deviceFilters = [...]func(*Ask, *Device) string{noCPU, noMemory}
+var deviceFilters = [...]func(*Ask, *Device) string{noCPU, noMemory, portTaken}
 
 func notSelected(a *Ask, d *Device) string {
 	if a.Selector.Matches(d.Labels) {
 		return ""
 	}
 	return "not selected"
+}
+
+// refusedByPool names the pool and what it does not allow.
+func refusedByPool(a *Ask, d *Device) string {
+	if denied := d.Grant.Judge(a.Namespace, a.Needs); denied != nil {
+		return denied.Reason
+	}
+	return ""
+}
+
+// portTaken: another copy reserves a host port, or this workload's own.
+func portTaken(a *Ask, d *Device) string {
+	for _, p := range a.HostPorts {
+		if d.UsedPorts[p] {
+			return "host port " + p + " taken"
+		}
+	}
+	return ""
 }
 
 func notReady(_ *Ask, d *Device) string {

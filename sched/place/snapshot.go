@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/grant"
 )
 
 // Unknown is an amount that a device did not report. It refuses nothing.
@@ -22,6 +23,10 @@ type Device struct {
 	CPU, Memory int64
 	// UsedCPU and UsedMemory are what the copies bound to it ask for, whether they run or not.
 	UsedCPU, UsedMemory int64
+	// Grant is what the pool that counts for it allows. Devices of one pool have equal grants.
+	Grant grant.Grant
+	// UsedPorts are the host ports of the copies bound to it, as "80/TCP"; nil when there are none.
+	UsedPorts map[string]bool
 }
 
 // Snapshot is the fleet at one moment. [Snapshot.Place] adds what it decides, so that one snapshot serves a whole pass. Not
@@ -68,10 +73,20 @@ func (s *Snapshot) singles() []class {
 }
 
 // Bind adds a copy to a device, as if it had been chosen. A device that is not in the snapshot is ignored.
-func (s *Snapshot) Bind(device string, cpu, memory int64) {
+func (s *Snapshot) Bind(device string, cpu, memory int64, ports []string) {
 	if i, ok := s.byName[device]; ok {
-		s.devices[i].UsedCPU += cpu
-		s.devices[i].UsedMemory += memory
+		s.devices[i].take(cpu, memory, ports)
+	}
+}
+
+func (d *Device) take(cpu, memory int64, ports []string) {
+	d.UsedCPU += cpu
+	d.UsedMemory += memory
+	for _, p := range ports {
+		if d.UsedPorts == nil {
+			d.UsedPorts = map[string]bool{}
+		}
+		d.UsedPorts[p] = true
 	}
 }
 
@@ -96,6 +111,7 @@ func (g *signer) of(d *Device) []byte {
 			g.text = append(g.text, 0)
 		}
 	}
+	g.add(d.Grant.Pool)
 	for _, t := range d.Taints {
 		g.add(t.Key, t.Value, t.Effect)
 	}

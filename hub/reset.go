@@ -89,7 +89,10 @@ func ResetFromSurvivor(ctx context.Context, path string, o ResetOptions) (r Rese
 	if err := d.write(fileReset, note); err != nil {
 		return r, err
 	}
-	return r, d.finishReset()
+	if err := d.finishReset(); err != nil {
+		return r, err
+	}
+	return r, d.noteForced(id.Name, "reset-from-survivor", fmt.Sprintf("goes on alone in epoch %d; %d members dropped", r.NextEpoch, len(r.Dropped)))
 }
 
 // survivor reads the log and refuses what cannot go on alone.

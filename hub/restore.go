@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/drover-fleet/drover/client/backup"
 	"github.com/drover-fleet/drover/hub/registry"
@@ -76,7 +77,10 @@ func RestoreBackup(ctx context.Context, path string, o RestoreOptions) (r Restor
 	if err := d.saveIdentity(id); err != nil {
 		return r, err
 	}
-	return r, errors.Join(os.Remove(d.path(fileRestoring)), d.sync())
+	if err := errors.Join(os.Remove(d.path(fileRestoring)), d.sync()); err != nil {
+		return r, err
+	}
+	return r, d.noteForced(id.Name, "restore", fmt.Sprintf("from a backup of %s at %s, in epoch %d", r.From.Member, r.From.Time.UTC().Format(time.RFC3339), r.NextEpoch))
 }
 
 func restoreFiles() []string {

@@ -73,7 +73,7 @@ func (h *Hub) handler(ctx context.Context) (http.Handler, error) {
 		Clients: h.registry, Why: h.registry, Logs: h.gateway, Contacts: h.contacts,
 		Members: apiserver.MembersFunc(h.members), Operations: h.operations(), Ready: h.checks(), Member: h.id.Name, IsMember: h.isMember, Version: h.cfg.Version, Access: h.access, Tokens: h.tokens, Users: users{h},
 		Peer: h.peers, Logger: h.log, Lasting: ctx, Metrics: h.metrics.Text, Observe: h.metrics.API,
-		Audit: h.audit, Seats: h.seats, Refused: h.metrics.Refused, Limits: h.cfg.Limits,
+		Audit: h.audit, AuditFiles: h.audit, Seats: h.seats, Refused: h.metrics.Refused, Limits: h.cfg.Limits,
 	})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package auditlog
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,7 +10,8 @@ import (
 	"time"
 )
 
-func decode(line []byte) (Record, error) {
+// Decode reads a line.
+func Decode(line []byte) (Record, error) {
 	var r Record
 	err := json.Unmarshal(line, &r)
 	return r, err
@@ -64,41 +66,59 @@ func (q *Query) is(o *Object) bool {
 		(q.Namespace == "" || q.Namespace == o.Namespace) && (q.Name == "" || q.Name == o.Name)
 }
 
-// Newest returns the lines of the newest records that match, oldest first, at most limit of them and maxBytes together; more tells that
-// older ones were left out, and last is the number of the newest record read, matching or not.
-func Newest(dir string, q Query, limit int, maxBytes int64) (lines [][]byte, more bool, last uint64, err error) {
+// Found is what a query came to.
+type Found struct {
+	Lines [][]byte // oldest first
+	More  bool     // older records match too
+	Last  uint64   // number of the newest record read, matching or not
+}
+
+// Newest finds the newest records that match, at most limit of them and maxBytes together.
+func Newest(ctx context.Context, dir string, q Query, limit int, maxBytes int64) (Found, error) {
 	files, err := Files(dir)
 	if err != nil {
-		return nil, false, 0, err
+		return Found{}, err
 	}
-	first := begin(files, &q)
-	var size int64
-	for _, f := range files[first:] {
-		err := Lines(f.Path, 0, func(b []byte, _ int64, whole bool) error {
-			r, err := decode(b)
-			if err != nil || !whole {
-				return nil // it is being written, or verifying tells of it
+	f := finder{q: q, limit: limit, room: maxBytes}
+	for _, file := range files[begin(files, &q):] {
+		err := Lines(file.Path, 0, func(b []byte, _ int64, whole bool) error {
+			if whole { // else it is being written, or verifying tells of it
+				f.see(b)
 			}
-			last = r.Seq
-			if !q.Match(&r) {
-				return nil
-			}
-			lines, size = append(lines, append([]byte(nil), b...)), size+int64(len(b))
-			for len(lines) > limit || size > maxBytes {
-				size -= int64(len(lines[0]))
-				lines[0] = nil
-				lines, more = lines[1:], true
-			}
-			return nil
+			return ctx.Err()
 		})
 		if errors.Is(err, os.ErrNotExist) {
 			continue // rotation dropped it meanwhile
 		}
 		if err != nil {
-			return nil, false, 0, err
+			return f.Found, err
 		}
 	}
-	return lines, more, last, nil
+	return f.Found, nil
+}
+
+type finder struct {
+	Found
+	q     Query
+	limit int
+	room  int64 // bytes left
+}
+
+func (f *finder) see(line []byte) {
+	r, err := Decode(line)
+	if err != nil {
+		return // verifying tells of it
+	}
+	f.Last = r.Seq
+	if !f.q.Match(&r) {
+		return
+	}
+	f.Lines, f.room = append(f.Lines, append([]byte(nil), line...)), f.room-int64(len(line))
+	for len(f.Lines) > f.limit || f.room < 0 {
+		f.room += int64(len(f.Lines[0]))
+		f.Lines[0] = nil
+		f.Lines, f.More = f.Lines[1:], true
+	}
 }
 
 // begin is the first of the files that may hold what a query selects: a file that ends before it, by the first record of the next, does not.
@@ -117,7 +137,7 @@ func begin(files []File, q *Query) int {
 
 func firstTime(f File) (t time.Time) {
 	_ = Lines(f.Path, 0, func(b []byte, _ int64, _ bool) error { // a file that cannot be read is read, and told of, later
-		if r, err := decode(b); err == nil {
+		if r, err := Decode(b); err == nil {
 			t = r.Time
 		}
 		return io.EOF

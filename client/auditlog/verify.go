@@ -1,6 +1,8 @@
 package auditlog
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 )
@@ -29,14 +31,14 @@ func (r *Report) fault(format string, args ...any) {
 
 // Verify reads every file of a directory and checks numbers and hashes. A last line without its end is no fault: it is being
 // written, or will be cut at the next start.
-func Verify(dir string) (Report, error) {
+func Verify(ctx context.Context, dir string) (Report, error) {
 	files, err := Files(dir)
 	if err != nil {
 		return Report{}, err
 	}
 	c := chain{r: Report{Files: len(files)}}
 	for i, f := range files {
-		if err := c.file(f, i == len(files)-1); err != nil {
+		if err := errors.Join(ctx.Err(), c.file(f, i == len(files)-1)); err != nil {
 			return c.r, err
 		}
 	}
@@ -87,7 +89,7 @@ func (c *chain) link(name string, line int, l Link, b []byte) {
 	c.next, c.head = l.Seq+1, Hash(b)
 	c.r.Records++
 	c.r.Last, c.r.Head = l.Seq, c.head
-	if r, err := decode(b); err == nil && r.Gap != nil {
+	if r, err := Decode(b); err == nil && r.Gap != nil {
 		c.r.Gaps++
 		c.r.Lost += r.Gap.Count
 	}

@@ -71,7 +71,7 @@ func app() *cli.App {
 	a := &cli.App{
 		Name: "drover-hub", Usage: "one member of a Drover hub", Version: version,
 		CustomAppHelpTemplate: cli.AppHelpTemplate + "\n" + exitCodes,
-		Flags:                 slices.Concat(memberFlags(), upkeepFlags(), profileFlags()),
+		Flags:                 slices.Concat(memberFlags(), upkeepFlags(), auditFlags(), profileFlags()),
 		Commands:              []*cli.Command{storeCommand(), doctorCommand(), snapshotCommand(), resetCommand(), keyCommand()},
 		Action:                run,
 		ExitErrHandler:        func(*cli.Context, error) {}, // main maps errors to codes

@@ -79,6 +79,10 @@ func run(c *cli.Context) error {
 	if err != nil || rate.Bytes() < leastRate {
 		return usageError(fmt.Sprintf("--copy-rate %q: want a size of %dKi or more, as 512Ki or 64Mi", c.String("copy-rate"), leastRate>>10))
 	}
+	record, err := auditOf(c)
+	if err != nil {
+		return err
+	}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	if err := prepare(c, dir); err != nil {
 		return err
@@ -86,7 +90,7 @@ func run(c *cli.Context) error {
 	h, err := hub.Open(hub.Config{
 		Dir: dir, Version: version, Logger: logger,
 		ListenAPI: c.String("listen-api"), ListenPeer: c.String("listen-peer"),
-		PollHold: c.Duration("poll"), PlainRegistries: c.StringSlice("plain-registry"), Growth: growth, CopyRate: rate.Bytes(),
+		PollHold: c.Duration("poll"), PlainRegistries: c.StringSlice("plain-registry"), Growth: growth, CopyRate: rate.Bytes(), Audit: record,
 	})
 	if err != nil {
 		return err
@@ -117,7 +121,10 @@ func prepare(c *cli.Context, dir string) error {
 	}
 	switch {
 	case founds && c.Bool("force-new"):
-		return hub.Init(dir, id)
+		if err := hub.Init(dir, id); err != nil {
+			return err
+		}
+		return hub.NoteForced(dir, "force-new", "founded without looking for members and devices of another hub")
 	case founds:
 		return hub.InitUnlessMissed(c.Context, dir, id, c.String("listen-api"), c.String("listen-peer"))
 	}

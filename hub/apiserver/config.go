@@ -116,7 +116,9 @@ type Config struct {
 	Users Users
 	// Audit puts requests on record; nil: nobody does. Seats say whose turn it is; nil: seats of its own.
 	Audit Audit
-	Seats *fair.Seats
+	// AuditFiles is where the audit is read.
+	AuditFiles AuditFiles
+	Seats      *fair.Seats
 	// Refused, when set, hears of each refusal by its reason, of which there are few. It must not block.
 	Refused func(reason string)
 

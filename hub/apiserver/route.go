@@ -27,6 +27,7 @@ const (
 	routeReview
 	routeToken
 	routeUsers
+	routeAudit
 )
 
 // route is what a request's path and method mean.
@@ -107,6 +108,7 @@ func parseRoute(r *http.Request) (route, error) {
 		return fixed, fixed.checkMethod(r)
 	}
 	if of, ok, err := reviewRoute(path, r); ok {
+	if of, err, ok := auditRoute(path, r); ok {
 		return of, err
 	}
 	if of, ok := hubRoute(path, r); ok {

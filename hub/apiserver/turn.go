@@ -29,7 +29,7 @@ func (x *exchange) class() fair.Class {
 	switch {
 	case x.asker().Kind == access.Member:
 		return fair.Members
-	case x.user.IsAdmin() && (x.route.kind == routeHub || x.route.kind == routeMembers || x.route.kind == routeMetrics || x.route.kind == routeWhy):
+	case x.user.IsAdmin() && (x.route.kind == routeHub || x.route.kind == routeMembers || x.route.kind == routeMetrics || x.route.kind == routeWhy || x.route.kind == routeAudit):
 		return fair.Operations
 	case x.asker().Kind == access.ServiceAccount:
 		return fair.Automation
@@ -61,6 +61,7 @@ const (
 	costItems  = 50      // of a transaction that cost one seat more, at itemBytes each
 	itemBytes  = 1 << 10
 	knownLists = 1024
+	auditCost  = 8 // files are read for it
 )
 
 // cost is how many seats the request takes: by what its like came to, for lists, and by its size, for transactions.
@@ -68,6 +69,8 @@ func (x *exchange) cost() int {
 	switch {
 	case x.route.verb == "list":
 		return 1 + int(x.s.lists.of(x.listKey(), x.route.ref.Kind.Plural)/costBytes)
+	case x.route.kind == routeAudit:
+		return auditCost
 	case x.route.kind == routeTransactions:
 		return 1 + int(x.r.ContentLength/(costItems*itemBytes))
 	}

@@ -108,6 +108,8 @@ func parseRoute(r *http.Request) (route, error) {
 		return fixed, fixed.checkMethod(r)
 	}
 	if of, ok, err := reviewRoute(path, r); ok {
+		return of, err
+	}
 	if of, err, ok := auditRoute(path, r); ok {
 		return of, err
 	}

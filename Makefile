@@ -8,7 +8,7 @@ STATIC   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 # Everything but what needs real processes (e2e) or a file system of its own (power), or judges the tree itself (arch).
 UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch -e /test/power -e /test/chaos)
 
-.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos catchup kills lint arch bench-agent bench-api bench-idle bench-store clean sets
+.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos catchup kills fuzz sec vuln lint arch bench-agent bench-api bench-idle bench-store clean sets
 
 build: ## the three programs, static, for this machine
 	@$(STATIC) -o bin/ ./cmd/...
@@ -60,6 +60,22 @@ sets: SETS ?= 1000
 sets: ## SETS transactions of 20 objects while whoever leads is killed: each is whole or absent, to every reader and watch
 	@$(GO) run ./test/setup /usr/bin/ip
 	@$(GO) test -count=1 -v -timeout 0 -run TestSetsAreWhole ./test/chaos -sets $(SETS)
+
+# Fuzzers of what comes from outside; ONLY= runs all.
+INPUTS := ./api,./hub/apiserver,./hub/audit,./hub/tokens,./client/remote,./hub/registry.FuzzSelectors
+
+fuzz: TIME ?= 5s
+fuzz: ONLY ?= $(INPUTS)
+fuzz: ## every fuzzer of an input for TIME each
+	@$(GO) run ./test/setup /usr/bin/gcc
+	@$(GO) run ./test/fuzz -time $(TIME) -only "$(ONLY)"
+
+sec: $(TOOLS)/golangci-lint-$(LINT_VER) ## gosec, clean: each exclusion stands with its reason in .golangci.sec.yml or beside the code
+	@$< run --config .golangci.sec.yml ./...
+
+VULN_VER := v1.9.0
+vuln: ## known vulnerabilities of what is called: needs vuln.go.dev, or a copy of its database in GOVULNDB (file:///...)
+	@$(GO) run golang.org/x/vuln/cmd/govulncheck@$(VULN_VER) $(if $(GOVULNDB),-db $(GOVULNDB)) ./...
 
 lint: $(TOOLS)/golangci-lint-$(LINT_VER)
 	@$< run ./...

@@ -71,6 +71,10 @@ func Default(obj Object) {
 		setDefault(&o.Status.Phase, NamespaceActive)
 	case *Secret:
 		defaultSecret(o)
+	case *RoleBinding:
+		defaultBinding(&o.RoleRef, o.Subjects)
+	case *ClusterRoleBinding:
+		defaultBinding(&o.RoleRef, o.Subjects)
 	case *Event:
 		setDefault(&o.EventType, EventNormal)
 		setDefault(&o.Count, 1)

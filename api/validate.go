@@ -53,6 +53,14 @@ func Validate(obj Object) []FieldError {
 		errs = append(errs, checkQuota(&o.Spec)...)
 	case *PriorityClass:
 		errs = append(errs, checkPriorityClass(o)...)
+	case *Role:
+		errs = append(errs, checkRules(o.Rules, false)...)
+	case *ClusterRole:
+		errs = append(errs, checkClusterRole(o)...)
+	case *RoleBinding:
+		errs = append(errs, checkBinding(&o.RoleRef, o.Subjects, true)...)
+	case *ClusterRoleBinding:
+		errs = append(errs, checkBinding(&o.RoleRef, o.Subjects, false)...)
 	}
 	return append(errs, checkConditions(conditionsOf(obj))...)
 }
@@ -110,6 +118,14 @@ func ValidateUpdate(old, obj Object) []FieldError {
 		if p, ok := old.(*Tombstone); ok {
 			same("spec", p.Spec, o.Spec)
 		}
+	case *RoleBinding:
+		if p, ok := old.(*RoleBinding); ok {
+			same("roleRef", p.RoleRef, o.RoleRef)
+		}
+	case *ClusterRoleBinding:
+		if p, ok := old.(*ClusterRoleBinding); ok {
+			same("roleRef", p.RoleRef, o.RoleRef)
+		}
 	case *ConfigMap:
 		if p, ok := old.(*ConfigMap); ok && isTrue(p.Immutable) {
 			same("data", p.Data, o.Data)
@@ -137,6 +153,8 @@ func checkMeta(k *Kind, m *ObjectMeta) []FieldError {
 		errs = append(errs, FieldError{"metadata.name", "is missing"})
 	case m.Name != "" && k == KindNamespace:
 		errs = appendErr(errs, "metadata.name", CheckDNSLabel(m.Name))
+	case m.Name != "" && isRBAC(k):
+		errs = appendErr(errs, "metadata.name", CheckPathName(m.Name))
 	case m.Name != "":
 		errs = appendErr(errs, "metadata.name", CheckDNSName(m.Name))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-fleet/drover/controllers/quota"
 	"github.com/drover-fleet/drover/controllers/reconcile"
 	"github.com/drover-fleet/drover/controllers/revision"
+	"github.com/drover-fleet/drover/controllers/rights"
 	"github.com/drover-fleet/drover/controllers/rollout"
 	"github.com/drover-fleet/drover/controllers/tombstone"
 	"github.com/drover-fleet/drover/controllers/workload"
@@ -72,6 +73,8 @@ func List(d Deps, informers *cache.Set) []*reconcile.Loop {
 		tombstone.New(as("tombstone")),
 		pool.New(as("pool")),
 		quota.New(as("quota")),
+		rights.NewRoles(as("rights")),
+		rights.NewBindings(as("rights")),
 		gc.Owners(as("gc")),
 		gc.Namespaces(as("gc")),
 		gc.Sweep(as("gc")),

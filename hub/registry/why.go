@@ -224,10 +224,10 @@ func (r *Registry) walkForward(c *Chain, rec store.Record, depth, limit int, see
 // rightly, with the device.
 const observer = "controller:presence"
 
-// isOrigin holds for actors that act of themselves: people, devices, and the hub at its start.
+// isOrigin holds for actors that act of themselves: people and programs with an account, devices, and the hub at its start.
 func isOrigin(actor string) bool {
 	kind, _, _ := strings.Cut(actor, ":")
-	return kind == "user" || kind == "device" || kind == "hub"
+	return kind == "user" || kind == "serviceaccount" || kind == "device" || kind == "hub"
 }
 
 func isStatusWrite(rec store.Record) bool { return rec.Note.Verb == verbStatus }

@@ -205,7 +205,8 @@ func SelectableFields(k *Kind) []string {
 	case KindSecret:
 		fields = append(fields, "type")
 	case KindEvent:
-		fields = append(fields, "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "type", "reason")
+		fields = append(fields, "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
+			"involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "type", "reason")
 	}
 	return fields
 }
@@ -236,7 +237,8 @@ func FieldValue(o Object, field string) string {
 	case *Event:
 		r := o.InvolvedObject
 		return pick(field, "involvedObject.kind", r.Kind, "involvedObject.namespace", r.Namespace, "involvedObject.name", r.Name,
-			"involvedObject.uid", r.UID, "type", o.EventType, "reason", o.Reason)
+			"involvedObject.uid", r.UID, "involvedObject.apiVersion", r.APIVersion, "involvedObject.resourceVersion", r.ResourceVersion,
+			"involvedObject.fieldPath", r.FieldPath, "type", o.EventType, "reason", o.Reason)
 	}
 	return ""
 }

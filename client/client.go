@@ -35,6 +35,8 @@ type Client interface {
 type GetOptions struct {
 	// Stale reads what the answering member has; the default is linearizable.
 	Stale bool
+	// ResourceVersion, when given, is one that the answer must not be older than: fault.Ahead where there is none such yet.
+	ResourceVersion string
 }
 
 // ListOptions select and page. Zero value: everything, linearizable.
@@ -44,8 +46,10 @@ type ListOptions struct {
 	FieldSelector string // metadata.name=X, metadata.namespace=X, spec.device=X (Assignment), spec.workload=X (Assignment, Rollout, WorkloadRevision)
 	Limit         int
 	Continue      string
-	// ResourceVersion "0" reads what the answering member has.
+	// ResourceVersion "0" reads what the answering member has; any other is one that the list must not be older than.
 	ResourceVersion string
+	// Exact reads the list at ResourceVersion itself; fault.Expired when that is no longer kept.
+	Exact bool
 }
 
 // List is one page of objects.

@@ -64,11 +64,13 @@ type Error struct {
 
 // Details name the object and the fields at fault.
 type Details struct {
-	Name   string
-	Group  string
-	Kind   string // the plural resource or the kind, as the maker of the error has it
-	UID    string
-	Causes []Cause
+	Name  string
+	Group string
+	Kind  string // the plural resource or the kind, as the maker of the error has it
+	UID   string
+	// Continue is a token with which a list that Expired goes on at the newest revision, and so without a consistent whole.
+	Continue string
+	Causes   []Cause
 }
 
 // Cause is one field at fault.

@@ -9,12 +9,17 @@ import (
 type Status struct {
 	Kind       string         `json:"kind"`
 	APIVersion string         `json:"apiVersion"`
-	Metadata   struct{}       `json:"metadata"`
+	Metadata   StatusMetadata `json:"metadata"`
 	Status     string         `json:"status"` // Success or Failure
 	Message    string         `json:"message,omitempty"`
 	Reason     string         `json:"reason,omitempty"`
 	Details    *StatusDetails `json:"details,omitempty"`
 	Code       int            `json:"code,omitempty"`
+}
+
+// StatusMetadata is that of a list: Continue goes on with a list whose revision is no longer kept, at the newest.
+type StatusMetadata struct {
+	Continue string `json:"continue,omitempty"`
 }
 
 // StatusDetails are Kubernetes'.
@@ -55,7 +60,7 @@ func StatusOf(err error) Status {
 		}
 		e = &Error{Class: c}
 	}
-	s.Details = detailsOf(e)
+	s.Details, s.Metadata.Continue = detailsOf(e), e.Details.Continue
 	return s
 }
 
@@ -92,11 +97,12 @@ func FromStatus(s Status) error {
 	if e.Class == "" {
 		e.Class = OfHTTP(s.Code)
 	}
+	e.Details.Continue = s.Metadata.Continue
 	if s.Details == nil {
 		return e
 	}
 	d := s.Details
-	e.Details = Details{Name: d.Name, Group: d.Group, Kind: d.Kind, UID: d.UID}
+	e.Details = Details{Name: d.Name, Group: d.Group, Kind: d.Kind, UID: d.UID, Continue: s.Metadata.Continue}
 	e.RetryAfter = time.Duration(max(d.RetryAfterSeconds, 0)) * time.Second
 	for _, c := range d.Causes {
 		switch {

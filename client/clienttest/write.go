@@ -266,7 +266,7 @@ func finalizersHold(h *harness) {
 	more := api.Copy(marked)
 	more.Metadata.Finalizers = append(more.Metadata.Finalizers, "example.com/late")
 	_, err := h.Client.Update(h.ctx, more, client.WriteOptions{})
-	h.wantClass(err, fault.Forbidden)
+	h.wantClass(err, fault.Invalid)
 	free := api.Copy(marked)
 	free.Metadata.Finalizers = nil
 	h.update(free)

@@ -65,6 +65,7 @@ func (c *Client) Get(ctx context.Context, ref api.Ref, o client.GetOptions) (api
 		return nil, err
 	}
 	q := url.Values{}
+	set(q, "resourceVersion", o.ResourceVersion)
 	if o.Stale {
 		q.Set("resourceVersion", "0")
 	}
@@ -88,6 +89,12 @@ func (c *Client) List(ctx context.Context, k *api.Kind, o client.ListOptions) (*
 	set(q, "fieldSelector", o.FieldSelector)
 	set(q, "continue", o.Continue)
 	set(q, "resourceVersion", o.ResourceVersion)
+	switch {
+	case o.Exact:
+		q.Set("resourceVersionMatch", "Exact")
+	case o.ResourceVersion != "" && o.ResourceVersion != "0" && o.Continue == "":
+		q.Set("resourceVersionMatch", "NotOlderThan")
+	}
 	if o.Limit != 0 {
 		q.Set("limit", strconv.Itoa(o.Limit))
 	}

@@ -237,7 +237,7 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 	}{
 		{"GET", configMaps + "?limit=-1", "", 400, "limit"},
 		{"GET", configMaps + "?resourceVersion=abc", "", 400, "resourceVersion"},
-		{"GET", configMaps + "?resourceVersion=5&resourceVersionMatch=Exact", "", 400, "Exact"},
+		{"GET", configMaps + "?resourceVersion=0&resourceVersionMatch=Exact", "", 422, "exactly"},
 		{"GET", configMaps + "?watch=1&timeoutSeconds=x", "", 400, "timeoutSeconds"},
 		{"GET", configMaps + "?labelSelector=%3D%3D", "", 400, "labelSelector"},
 		{"GET", configMaps + "?fieldSelector=spec.x%3D1", "", 400, "fieldSelector"},
@@ -255,7 +255,7 @@ func TestBadRequestsSayWhatIsWrong(t *testing.T) {
 		{"GET", "/api/v1/namespaces/default/namespaces", "", 404, "nothing is served"},
 		{"POST", remote.PathTransactions, `{"items":[{"verb":"apply","object":{"kind":"Nope"}}]}`, 400, "items[0].object"},
 		{"POST", remote.PathTransactions, `{"item":[]}`, 400, "unknown field"},
-		{"DELETE", configMaps + "/x", `{"propagationPolicy":"Maybe"}`, 400, "propagationPolicy"},
+		{"DELETE", configMaps + "/x", `{"propagationPolicy":"Maybe"}`, 422, "propagationPolicy"},
 		{"GET", "/drover/v1/why?kind=Workload", "", 400, "apiVersion"},
 	}
 	for _, tt := range tests {

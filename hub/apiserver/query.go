@@ -12,7 +12,7 @@ import (
 // maxLimit is the most objects of one page, as a client may ask; more gets a page of so many and a continue token.
 const maxLimit = 10_000
 
-// listOptions reads what a list's query says. A resourceVersion other than 0 means "not older than", with or without a match.
+// listOptions reads what a list's query says. A resourceVersion other than 0 means "not older than" unless the query says otherwise.
 func listOptions(q url.Values, namespace string) (client.ListOptions, error) {
 	o := client.ListOptions{
 		Namespace:     namespace,
@@ -31,19 +31,37 @@ func listOptions(q url.Values, namespace string) (client.ListOptions, error) {
 	if err := checkRevision(rv); err != nil {
 		return o, err
 	}
-	switch {
-	case match == "Exact":
-		return o, fault.BadRequest.Errorf("resourceVersionMatch Exact is not supported: pages of one list, by limit and continue, share a revision")
-	case match != "" && match != "NotOlderThan":
-		return o, fault.BadRequest.Errorf("resourceVersionMatch %q: want NotOlderThan", clip(match))
-	case match != "" && rv == "":
-		return o, fault.BadRequest.Errorf("resourceVersionMatch is given without resourceVersion")
-	case o.Continue != "" && rv != "" && rv != "0":
-		return o, fault.BadRequest.Errorf("resourceVersion may not stand beside continue: the token carries its own")
-	case o.Continue == "":
+	if err := checkMatch(rv, match, o); err != nil {
+		return o, err
+	}
+	if o.Continue == "" {
 		o.ResourceVersion = rv
+		// Without a match, a page of a revision is of that very one, as it was before there were matches.
+		o.Exact = match == "Exact" || (match == "" && o.Limit > 0 && rv != "" && rv != "0")
 	}
 	return o, nil
+}
+
+// checkMatch refuses combinations of resourceVersion, its match and a continue token that contradict each other.
+func checkMatch(rv, match string, o client.ListOptions) error {
+	switch {
+	case match != "" && match != "Exact" && match != "NotOlderThan":
+		return invalidOption("ListOptions", "resourceVersionMatch", "FieldValueNotSupported", "want Exact or NotOlderThan, not "+strconv.Quote(clip(match)))
+	case match != "" && rv == "":
+		return invalidOption("ListOptions", "resourceVersionMatch", "FieldValueForbidden", "it says how to match a resourceVersion, and none is given")
+	case match != "" && o.Continue != "":
+		return invalidOption("ListOptions", "resourceVersionMatch", "FieldValueForbidden", "it may not stand beside continue: the token carries its own revision")
+	case match == "Exact" && rv == "0":
+		return invalidOption("ListOptions", "resourceVersionMatch", "FieldValueForbidden", "0 is no revision that a list could be at exactly")
+	case o.Continue != "" && rv != "" && rv != "0":
+		return fault.BadRequest.Errorf("resourceVersion may not stand beside continue: the token carries its own")
+	}
+	return nil
+}
+
+// invalidOption is the refusal of a query's parameter, as Kubernetes words those that it validates like an object.
+func invalidOption(options, field, reason, message string) error {
+	return fault.InvalidObject(options, "", []fault.Cause{{Reason: reason, Field: field, Message: message}})
 }
 
 func checkRevision(rv string) error {
@@ -77,9 +95,11 @@ func watchOptions(x *exchange) (client.WatchOptions, error) {
 		o.FieldSelector = name
 	}
 	initial := q.Get("sendInitialEvents")
-	switch {
-	case initial != "" && q.Get("resourceVersionMatch") != "NotOlderThan":
-		return o, fault.BadRequest.Errorf("sendInitialEvents needs resourceVersionMatch=NotOlderThan")
+	switch match := q.Get("resourceVersionMatch"); {
+	case initial != "" && match != "NotOlderThan":
+		return o, invalidOption("ListOptions", "resourceVersionMatch", "FieldValueForbidden", "sendInitialEvents needs resourceVersionMatch=NotOlderThan")
+	case initial == "" && match != "":
+		return o, invalidOption("ListOptions", "resourceVersionMatch", "FieldValueForbidden", "a watch takes it beside sendInitialEvents alone")
 	case isTrue(initial) && o.ResourceVersion != "0":
 		// The newest state is not older than any revision, so the initial events may always start from it.
 		o.ResourceVersion = ""

@@ -25,11 +25,18 @@ func (x *exchange) get() error {
 	if err := checkRevision(q.Get("resourceVersion")); err != nil {
 		return err
 	}
-	obj, err := x.client().Get(x.r.Context(), x.route.ref, client.GetOptions{Stale: q.Get("resourceVersion") == "0"})
+	obj, err := x.client().Get(x.r.Context(), x.route.ref, getOptions(q.Get("resourceVersion")))
 	if err != nil {
 		return err
 	}
 	return x.sendObject(http.StatusOK, render, obj)
+}
+
+func getOptions(rv string) client.GetOptions {
+	if rv == "0" {
+		return client.GetOptions{Stale: true}
+	}
+	return client.GetOptions{ResourceVersion: rv}
 }
 
 // sendObject answers with one object in the form that was asked for.

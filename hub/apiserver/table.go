@@ -53,6 +53,9 @@ func (r *renderer) event(obj api.Object) (any, error) {
 	if r.form.as != "Table" {
 		return r.one(obj)
 	}
+	if obj.Meta().Name == "" { // a bookmark is no row
+		return r.table(listMeta{ResourceVersion: obj.Meta().ResourceVersion}, nil, false)
+	}
 	t, err := r.table(listMeta{ResourceVersion: obj.Meta().ResourceVersion}, []api.Object{obj}, !r.columnsSent)
 	r.columnsSent = true
 	return t, err

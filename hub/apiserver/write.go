@@ -3,6 +3,8 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"strconv"
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/api/fault"
@@ -82,6 +84,11 @@ func (x *exchange) deletion() (client.DeleteOptions, error) {
 	if err != nil {
 		return o, err
 	}
+	if media, err := x.contentType(); err == nil && media == protobufMedia && len(body) > 0 {
+		if body, err = protobufToJSON(body); err != nil {
+			return o, err
+		}
+	}
 	var in deleteOptions
 	if err := unmarshalOptional(body, &in); err != nil {
 		return o, err
@@ -97,14 +104,41 @@ func (x *exchange) deletion() (client.DeleteOptions, error) {
 	if o.Propagation == "" {
 		o.Propagation = q.Get("propagationPolicy")
 	}
-	if o.Propagation == "" && in.OrphanDependents != nil && *in.OrphanDependents {
-		o.Propagation = "Orphan"
+	if err := in.fromQuery(q); err != nil {
+		return o, err
+	}
+	if in.GracePeriodSeconds != nil && *in.GracePeriodSeconds < 0 {
+		return o, invalidOption("DeleteOptions", "gracePeriodSeconds", "FieldValueInvalid", "must be 0 or more")
+	}
+	if in.OrphanDependents != nil {
+		if o.Propagation != "" {
+			return o, invalidOption("DeleteOptions", "propagationPolicy", "FieldValueInvalid", "orphanDependents and propagationPolicy may not both be set")
+		}
+		if *in.OrphanDependents {
+			o.Propagation = "Orphan"
+		}
 	}
 	switch o.Propagation {
 	case "", "Background", "Foreground", "Orphan":
 		return o, checkRevision(o.ResourceVersion)
 	}
-	return o, fault.BadRequest.Errorf("propagationPolicy %q: want Background, Foreground or Orphan", clip(o.Propagation))
+	return o, invalidOption("DeleteOptions", "propagationPolicy", "FieldValueNotSupported", "want Background, Foreground or Orphan, not "+strconv.Quote(clip(o.Propagation)))
+}
+
+// fromQuery takes what the body does not say from the query.
+func (in *deleteOptions) fromQuery(q url.Values) error {
+	if text := q.Get("gracePeriodSeconds"); text != "" && in.GracePeriodSeconds == nil {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return fault.BadRequest.Errorf("gracePeriodSeconds %q: want a number", clip(text))
+		}
+		in.GracePeriodSeconds = &n
+	}
+	if text := q.Get("orphanDependents"); text != "" && in.OrphanDependents == nil {
+		orphan := isTrue(text)
+		in.OrphanDependents = &orphan
+	}
+	return nil
 }
 
 func deref(s *string) string {

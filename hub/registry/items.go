@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 
 	"github.com/drover-fleet/drover/api"
@@ -101,7 +102,10 @@ func (p *plan) keep(ref api.Ref, obj, cur api.Object) error {
 	}
 	for _, f := range m.Finalizers {
 		if !slices.Contains(was.Finalizers, f) {
-			return fault.Forbidden.Errorf("%s is being deleted: finalizer %q cannot be added any more", title(ref), f)
+			return fault.InvalidObject(ref.Kind.Kind, ref.Name, []fault.Cause{{
+				Reason: "FieldValueForbidden", Field: "metadata.finalizers",
+				Message: fmt.Sprintf("the object is being deleted: finalizer %q cannot be added any more", f),
+			}})
 		}
 	}
 	return nil

@@ -85,11 +85,27 @@ func (p *plan) do(w *write) error {
 	panic("registry: unknown verb " + string(w.verb))
 }
 
+// Bounds of a generated name, as in Kubernetes: what stands before the suffix, in bytes, and how many names are tried.
+const (
+	maxGenerateBase = 58
+	maxGenerateTry  = 8
+)
+
 // doGenerated creates under a name that is free. The write keeps no name: a plan made anew draws another.
 func (p *plan) doGenerated(w *write) error {
+	for try := 1; ; try++ {
+		err := p.doNamed(w)
+		if try == maxGenerateTry || !fault.Is(err, fault.AlreadyExists) {
+			return err
+		}
+	}
+}
+
+func (p *plan) doNamed(w *write) error {
 	named := *w
 	named.obj = w.obj.DeepCopyObject()
-	named.obj.Meta().Name = w.obj.Meta().GenerateName + suffix()
+	base := w.obj.Meta().GenerateName
+	named.obj.Meta().Name = base[:min(len(base), maxGenerateBase)] + suffix()
 	named.ref.Name = named.obj.Meta().Name
 	if err := checkRef(named.ref); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/api/fault"
@@ -18,10 +19,8 @@ func (c *actorClient) Get(ctx context.Context, ref api.Ref, o client.GetOptions)
 	if err := checkRef(ref); err != nil {
 		return nil, err
 	}
-	if !o.Stale {
-		if err := c.r.b.Barrier(ctx); err != nil {
-			return nil, storeFault(err)
-		}
+	if err := c.r.awaitGet(ctx, o); err != nil {
+		return nil, err
 	}
 	res, err := c.r.b.Range(ctx, store.RangeRequest{Start: keyOf(ref)})
 	if err != nil {
@@ -33,12 +32,27 @@ func (c *actorClient) Get(ctx context.Context, ref api.Ref, o client.GetOptions)
 	return c.r.codec.decode(ref, &res.KVs[0])
 }
 
+func (r *Registry) awaitGet(ctx context.Context, o client.GetOptions) error {
+	if o.Stale {
+		return nil
+	}
+	want, err := parseRevision(o.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	if want != 0 {
+		return storeFault(r.b.AtLeast(ctx, want))
+	}
+	return storeFault(r.b.Barrier(ctx))
+}
+
 // listPage is how many keys are read from the store at a time: bounds memory while selectors throw most of them away.
 const listPage = 1000
 
-// cursor is what a continue token holds: where to go on, at which revision.
+// cursor is what a continue token holds: where to go on, at which revision. Revision zero is the newest: the token of a list that could not
+// be gone on with as it was, so that its pages are no longer of one revision.
 type cursor struct {
-	Revision store.Revision `json:"r"`
+	Revision store.Revision `json:"r,omitempty"`
 	Start    string         `json:"s"`
 }
 
@@ -59,7 +73,7 @@ func parseToken(token, start, end string) (cursor, error) {
 		return c, bad
 	}
 	b, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || json.Unmarshal(b, &c) != nil || c.Revision == 0 || c.Start < start || c.Start >= end {
+	if err != nil || json.Unmarshal(b, &c) != nil || c.Start < start || c.Start >= end {
 		return c, bad
 	}
 	return c, nil
@@ -93,8 +107,33 @@ func (r *Registry) prepareList(ctx context.Context, k *api.Kind, o client.ListOp
 		}
 		rq.Start, rq.Revision = cur.Start, cur.Revision
 	}
-	return sel, rq, r.awaitList(ctx, o, rq.Revision)
+	if o.Exact && o.Continue == "" {
+		if rq.Revision, err = parseRevision(o.ResourceVersion); err != nil {
+			return sel, rq, err
+		}
+		if rq.Revision == 0 {
+			return sel, rq, fault.BadRequest.Errorf("an exact list needs a resourceVersion")
+		}
+	}
+	err = r.awaitList(ctx, o, rq.Revision)
+	if o.Continue != "" {
+		err = withRestart(err, rq.Start)
+	}
+	return sel, rq, err
 }
+
+// withRestart gives the refusal of a continue token whose revision is no longer kept another token, with which the list goes on at the
+// newest revision from the same place, for who would rather have that than begin again.
+func withRestart(err error, start string) error {
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Class != fault.Expired {
+		return err
+	}
+	again := *e
+	again.Message = "the continue token is too old: its revision is no longer kept. Start the list again without it, or go on with the token in metadata.continue " +
+		"at the newest revision, which may miss or repeat what changed in between"
+	again.Details.Continue = cursor{Start: start}.token()
+	return &again
 
 // awaitList makes the member fresh enough for the list.
 func (r *Registry) awaitList(ctx context.Context, o client.ListOptions, pinned store.Revision) error {
@@ -144,6 +183,9 @@ func (r *Registry) eachListed(ctx context.Context, sel selector, rq store.RangeR
 			rq.Limit = min(listPage, limit-taken)
 		}
 		res, err := r.b.Range(ctx, rq)
+		if first, _ := sel.keys(); err != nil && rq.Start != first {
+			return nil, withRestart(storeFault(err), rq.Start)
+		}
 		if err != nil {
 			return nil, storeFault(err)
 		}

@@ -94,7 +94,7 @@ func parseFields(k *api.Kind, text string) ([]fieldTerm, error) {
 			return nil, fault.BadRequest.Errorf("fieldSelector: %q is not of the form FIELD=VALUE or FIELD!=VALUE", part)
 		}
 		if _, known := fieldValue(k.New(), t.path); !known {
-			return nil, fault.BadRequest.Errorf("fieldSelector: %s cannot be selected by %q", k.Plural, t.path)
+			return nil, fault.BadRequest.Errorf("fieldSelector: %s cannot be selected by %q, only by %s", k.Plural, t.path, strings.Join(api.SelectableFields(k), ", "))
 		}
 		out = append(out, t)
 	}

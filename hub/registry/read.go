@@ -134,6 +134,7 @@ func withRestart(err error, start string) error {
 		"at the newest revision, which may miss or repeat what changed in between"
 	again.Details.Continue = cursor{Start: start}.token()
 	return &again
+}
 
 // awaitList makes the member fresh enough for the list.
 func (r *Registry) awaitList(ctx context.Context, o client.ListOptions, pinned store.Revision) error {

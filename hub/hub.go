@@ -301,6 +301,7 @@ func (h *Hub) serve(ctx context.Context) error {
 	group.Go(func() error { return h.pushContacts(ctx) })
 	group.Go(func() error { return h.followRights(ctx) })
 	group.Go(func() error { return h.markProgress(ctx) })
+	group.Go(func() error { return h.keepKeys(ctx) })
 	group.Go(func() error { return h.lead(ctx) })
 	group.Go(func() error { return h.upkeep.Follow(ctx) })
 	group.Go(func() error { return h.compare(ctx) })

@@ -57,8 +57,9 @@ func (h *Hub) office(ctx context.Context, term uint64) error {
 		cancel()
 	}()
 	h.log.Info("this member leads", "term", term)
-	kept := make(chan error, 1)
+	kept := make(chan error, 2)
 	go func() { kept <- h.upkeep.Lead(ctx, term) }()
+	go func() { kept <- h.leadRotation(ctx, term) }()
 	d := controllers.Deps{
 		Client: h.registry.As(registry.Actor{Name: "controller:hub", Term: term}),
 		As: func(controller string) client.Client {
@@ -76,7 +77,7 @@ func (h *Hub) office(ctx context.Context, term uint64) error {
 	over := ctx.Err() != nil
 	cancel()
 	<-ended
-	err = errors.Join(err, <-kept)
+	err = errors.Join(err, <-kept, <-kept)
 	if over {
 		h.log.Info("this member leads no more", "term", term)
 		return nil

@@ -33,6 +33,9 @@ func (h *Hub) operations() map[string]apiserver.Operation {
 		remote.HubCompactOp:  {Write: h.compactHistory},
 		remote.HubDefragOp:   {Write: h.defragMember},
 		remote.HubTokenKeyOp: {Write: h.rotateTokenKey},
+		remote.HubSealingOp:  {Read: func(ctx context.Context) (any, error) { return h.sealing(ctx) }},
+		remote.HubRotateOp:   {Write: h.startRotation},
+		remote.HubDropKeysOp: {Write: h.dropKeys},
 	}
 }
 

@@ -280,7 +280,7 @@ func TestF33RestoreRefusesWhatItCannotMakeWhole(t *testing.T) {
 		o                RestoreOptions
 	}{
 		{"a cut backup", "", "no whole backup", RestoreOptions{File: cut, Key: key, Identity: id}},
-		{"another hub's key", "", "CA's key does not open", RestoreOptions{File: file, Key: foreign, Identity: id}},
+		{"another hub's key", "", "values in the backup are sealed by the key", RestoreOptions{File: file, Key: foreign, Identity: id}},
 		{"a directory of a member", h.cfg.Dir, "belongs to a hub member already", RestoreOptions{File: file, Key: key, Identity: id}},
 		{"a foreign directory", used, "photo.jpg", RestoreOptions{File: file, Key: key, Identity: id}},
 	} {

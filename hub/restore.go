@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-fleet/drover/client/backup"
 	"github.com/drover-fleet/drover/hub/registry"
+	"github.com/drover-fleet/drover/store"
 	"github.com/drover-fleet/drover/store/mvcc"
 )
 
@@ -127,11 +131,29 @@ func (d dir) restore(ctx context.Context, o RestoreOptions) (r Restore, err erro
 	if e := s.Epoch(); e.Number != in.Header.Epoch || e.ID != in.Header.EpochID || uint64(s.Revision()) != in.Header.Revision {
 		return r, fmt.Errorf("%s: %w: its header is of revision %d and the state in it of %d", o.File, backup.ErrDamaged, in.Header.Revision, s.Revision())
 	}
+	if err := canOpen(ctx, s, sealer); err != nil {
+		return r, fmt.Errorf("%s: %w", o.File, err)
+	}
 	r.Turn, err = turnOver(ctx, string(d), o.Identity, s, sealer, in.Header.Term+1, o.AboveEpoch)
 	if err == nil && r.ClusterID != in.Header.ClusterID {
 		err = fmt.Errorf("%s: %w: its header is of cluster %s and the state in it of %s", o.File, backup.ErrDamaged, in.Header.ClusterID, r.ClusterID)
 	}
 	return r, err
+}
+
+// canOpen demands a key for every value that stands in a backup: a hub that starts without one would find out object by object.
+func canOpen(ctx context.Context, s store.Reader, sealer *registry.Sealer) error {
+	counts, err := registry.SealedValues(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(counts)) {
+		if !sealer.Has(id) {
+			return fmt.Errorf("%d values in the backup are sealed by the key %s, and the key file has only %s: give the file that drover-hub key export wrote when the backup was taken",
+				counts[id], id, strings.Join(sealer.IDs(), ", "))
+		}
+	}
+	return nil
 }
 
 func (d dir) installKey(file string) (*registry.Sealer, error) {

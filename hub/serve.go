@@ -82,6 +82,7 @@ func (h *Hub) handler(ctx context.Context) (http.Handler, error) {
 		Observe: h.metrics.Device, Audit: h.audit, Seats: h.seats, Polls: h.polls, Refused: h.metrics.Refused})
 	return router{operators: operators, devices: devices, members: map[string]http.Handler{
 		pathHashes: h.membersOnly(h.serveHashes), pathStatus: h.membersOnly(h.serveStatus),
+		pathKeyIDs: h.membersOnly(h.serveKeyIDs), pathKey: h.membersOnly(h.serveKey),
 		pathHistory: anyMember(h.serveHistory), // also for those that were left behind: it is how they learn of it
 	}}, nil
 }

@@ -16,6 +16,7 @@ import (
 	mrand "math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/drover-fleet/drover/api/fault"
@@ -226,7 +227,7 @@ func (d dir) becomeMember(id Identity, key *ecdsa.PrivateKey, reply enroll.JoinR
 	return d.saveIdentity(id)
 }
 
-// installSealer writes the hub's sealing key, unless an earlier attempt did.
+// installSealer writes the hub's sealing keys, unless an earlier attempt did. Between two attempts the hub may have got another key.
 func (d dir) installSealer(exported []byte) error {
 	path := d.path(fileSealing)
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
@@ -237,8 +238,15 @@ func (d dir) installSealer(exported []byte) error {
 	if err != nil {
 		return err
 	}
-	if subtle.ConstantTimeCompare(have.Export(), exported) != 1 {
+	if subtle.ConstantTimeCompare(have.Export(), exported) == 1 {
+		return nil
+	}
+	now, err := registry.ParseSealer(exported)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(now.IDs(), have.Has) {
 		return fmt.Errorf("%s is the key of another hub: join in an empty directory", path)
 	}
-	return nil
+	return d.write(fileSealing, exported)
 }

@@ -22,6 +22,9 @@ const (
 	HubCompactOp  = "compact"          // keep; a Compacted
 	HubDefragOp   = "defrag"           // member
 	HubTokenKeyOp = "rotate-token-key" // forget
+	HubSealingOp  = "sealing"          // read: a Sealing
+	HubRotateOp   = "rotate"           // restart; a Sealing
+	HubDropKeysOp = "dropkeys"         // a Sealing
 )
 
 // HubStatus is the hub as one member sees it, with what each member says of itself.
@@ -92,6 +95,30 @@ type HubQuota struct {
 type Compacted struct {
 	Revision string `json:"revision"` // the oldest that can be read
 	More     uint64 `json:"more"`     // revisions that are still to be compacted: ask again
+}
+
+// Sealing is how far a change of the key that seals secrets has come. Keys are named by ids, which tell nothing of them.
+type Sealing struct {
+	Phase  string   `json:"phase,omitempty"` // "", spreading, sealing or sealed
+	Active string   `json:"active"`          // the key that seals
+	Next   string   `json:"next,omitempty"`  // that is being spread
+	Old    []string `json:"old,omitempty"`   // that are kept
+	// Waiting are members that lack the next key, with why.
+	Waiting []string `json:"waiting,omitempty"`
+	// Values counts what stands by the key that sealed it.
+	Values map[string]int `json:"values,omitempty"`
+	// Since is the revision from which on no old key sealed anything that stands; Compacted from where on history can be read.
+	Since     string `json:"since,omitempty"`
+	Compacted string `json:"compacted,omitempty"`
+}
+
+// HubSealing asks how far a change of the sealing key has come.
+func (c *Client) HubSealing(ctx context.Context) (*Sealing, error) {
+	var s Sealing
+	if err := c.readInto(ctx, call{method: http.MethodGet, path: PathHub + HubSealingOp}, &s); err != nil {
+		return nil, err
+	}
+	return &s, nil
 }
 
 // HubStatus asks one member, and through it all others.

@@ -55,8 +55,9 @@ func plain(obj api.Object) ([]byte, error) {
 	return b, nil
 }
 
-// encode is the stored form. base is what stands: its unknown fields and the sealed form of unchanged values are kept.
-func (c codec) encode(ref api.Ref, obj api.Object, base *store.KV, old api.Object) ([]byte, error) {
+// encode is the stored form. base is what stands: its unknown fields and the sealed form of unchanged values are kept. by is the id of the key
+// that seals new ones.
+func (c codec) encode(ref api.Ref, obj api.Object, base *store.KV, old api.Object, by string) ([]byte, error) {
 	var baseObj api.Object
 	if base != nil {
 		var err error
@@ -68,7 +69,7 @@ func (c codec) encode(ref api.Ref, obj api.Object, base *store.KV, old api.Objec
 		oldSecret, _ := old.(*api.Secret)
 		sealed, _ := baseObj.(*api.Secret)
 		var err error
-		if obj, err = c.seal(ref, s, oldSecret, sealed); err != nil {
+		if obj, err = c.seal(ref, s, oldSecret, sealed, by); err != nil {
 			return nil, err
 		}
 	}
@@ -102,7 +103,7 @@ func (c codec) open(ref api.Ref, s *api.Secret) error {
 }
 
 // seal returns a copy with sealed values; sealed is the stored form of old, or both are nil.
-func (c codec) seal(ref api.Ref, s, old, sealed *api.Secret) (*api.Secret, error) {
+func (c codec) seal(ref api.Ref, s, old, sealed *api.Secret, by string) (*api.Secret, error) {
 	out := api.Copy(s)
 	for k, v := range s.Data {
 		if old != nil && sealed != nil {
@@ -111,7 +112,7 @@ func (c codec) seal(ref api.Ref, s, old, sealed *api.Secret) (*api.Secret, error
 				continue
 			}
 		}
-		b, err := c.sealer.Seal(v, sealContext(ref, k))
+		b, err := c.sealer.SealBy(by, v, sealContext(ref, k))
 		if err != nil {
 			return nil, fault.Internal.Wrap(err)
 		}

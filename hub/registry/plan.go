@@ -28,6 +28,7 @@ type plan struct {
 	ops           []store.Op
 	changed       []*entry // one per op
 	warnings      []string
+	sealedBy      *string // id of the key that seals; nil until it is needed
 	counted       []string // namespaces whose quotas the plan counts against
 }
 
@@ -196,7 +197,13 @@ func (p *plan) op(e *entry) (store.Op, error) {
 		return op, nil
 	}
 	op.Type = store.OpPut
-	op.Value, err = p.c.r.codec.encode(e.ref, e.cur, e.base, e.old)
+	by := ""
+	if e.ref.Kind == api.KindSecret {
+		if by, err = p.sealingKey(); err != nil {
+			return op, err
+		}
+	}
+	op.Value, err = p.c.r.codec.encode(e.ref, e.cur, e.base, e.old, by)
 	return op, err
 }
 

@@ -30,7 +30,7 @@ const (
 	setSize    = 20
 	setWriters = 4
 	slotsEach  = 10 // slots of a writer; each holds one set, which is made, changed and deleted
-	killEvery  = 20 // acknowledged sets between two kills
+	killEvery  = 10 // acknowledged sets between two kills
 )
 
 // setJudge is what is known of all sets while they are written, read and watched.
@@ -458,7 +458,7 @@ func (j *setJudge) judge(ctx context.Context, watches []*setWatch) {
 		}
 		j.Error(b)
 	}
-	if j.acked.Load() < int64(*atomicSets)/2 || j.kills.Load() < int64(*atomicSets)/50 || j.midway.Load() < 10 || j.reads.Load() < 50 {
+	if j.acked.Load() < int64(*atomicSets)/2 || j.kills.Load() < max(1, int64(*atomicSets)/100) || j.midway.Load() < 10 || j.reads.Load() < 50 {
 		j.Errorf("got %d sets acknowledged, %d kills, %d watches resumed in the middle and %d reads: too little to show anything",
 			j.acked.Load(), j.kills.Load(), j.midway.Load(), j.reads.Load())
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-fleet/drover/agent/state"
 	"github.com/drover-fleet/drover/agent/workload"
+	"github.com/drover-fleet/drover/api/grant"
 	"github.com/drover-fleet/drover/api/wire"
 )
 
@@ -39,6 +40,9 @@ type Body struct {
 	SpecHash wire.Hash     `cbor:"1,keyasint"`
 	Encoded  []byte        `cbor:"2,keyasint"`
 	Secrets  []wire.Sealed `cbor:"3,keyasint,omitempty"`
+	// Grant is what the device's pool allowed when a container was made; only in what the runtime keeps beside it. What stands in a
+	// bundle is judged by the bundle's own.
+	Grant *grant.Grant `cbor:"4,keyasint,omitempty"`
 }
 
 // open decodes what is inside and checks it.

@@ -56,6 +56,8 @@ type Core struct {
 	started  map[string]uint32      // container id to the run whose start this life completed
 	statuses map[string]wire.Status // last known, by uid
 	gone     map[string]bool        // tombstones that are carried out
+	// forbidden says by uid why the device's pool does not allow an assignment.
+	forbidden map[string]string
 
 	facts      wire.Facts
 	refused    string           // why the last Desired was refused
@@ -101,7 +103,7 @@ type image struct {
 // NewCore makes a Core. The first event is Tick.
 func NewCore(cfg CoreConfig) *Core {
 	c := &Core{cfg: cfg, rt: cfg.Loaded.Runtime, bundle: cfg.Loaded.Bundle, kept: cfg.Loaded.Kept, facts: cfg.Facts,
-		images: map[string]*image{}, started: map[string]uint32{}, statuses: map[string]wire.Status{}, gone: map[string]bool{},
+		images: map[string]*image{}, started: map[string]uint32{}, statuses: map[string]wire.Status{}, gone: map[string]bool{}, forbidden: map[string]string{},
 		ops: map[uint64]Op{}, recover: cfg.Loaded.BundleLost}
 	if c.rt == nil {
 		c.rt = &Runtime{}
@@ -253,6 +255,11 @@ func (c *Core) forget() {
 		if !c.bundle.holds(uid) && !c.buried(uid) && len(c.runtime.seen[uid]) == 0 {
 			delete(c.rt.Assignments, uid)
 			c.dirty = true
+		}
+	}
+	for uid := range c.forbidden {
+		if !c.bundle.holds(uid) {
+			delete(c.forbidden, uid)
 		}
 	}
 	for uid := range c.statuses {

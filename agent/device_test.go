@@ -13,6 +13,7 @@ import (
 	"github.com/drover-fleet/drover/agent/state"
 	"github.com/drover-fleet/drover/agent/workload"
 	"github.com/drover-fleet/drover/agent/workload/fakedriver"
+	"github.com/drover-fleet/drover/api/grant"
 	"github.com/drover-fleet/drover/api/wire"
 )
 
@@ -239,6 +240,7 @@ type hub struct {
 	bodies  map[string]wire.Assignment
 	graves  []wire.Tombstone
 	drop    map[string]bool // left out of the index
+	grant   *grant.Grant
 }
 
 func newHub(t *testing.T) *hub {
@@ -271,7 +273,7 @@ func (h *hub) remove(uid string) {
 
 func (h *hub) desired() (DesiredReceived, wire.BodiesReply) {
 	h.t.Helper()
-	d := wire.Desired{Device: "pi-07", Position: wire.Position{ClusterID: h.cluster, Epoch: h.epoch, EpochID: "e" + string(rune('0'+h.epoch)), Revision: h.rev}}
+	d := wire.Desired{Device: "pi-07", Position: wire.Position{ClusterID: h.cluster, Epoch: h.epoch, EpochID: "e" + string(rune('0'+h.epoch)), Revision: h.rev}, Grant: h.grant}
 	var bodies wire.BodiesReply
 	uids := []string{}
 	for uid := range h.bodies {

@@ -76,7 +76,7 @@ func act(ctx context.Context, d workload.Driver, unseal Unseal, op Op) error {
 		if err != nil {
 			return err
 		}
-		return d.Start(ctx, a.ID, op.Run, secrets)
+		return d.Start(ctx, op.Spec, op.Run, secrets)
 	case workload.Stop:
 		return d.Stop(ctx, a.ID, a.Grace)
 	case workload.Remove:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/agent/workload"
+	"github.com/drover-fleet/drover/api/grant"
 	"github.com/drover-fleet/drover/api/retry"
 	"github.com/drover-fleet/drover/api/wire"
 )
@@ -221,8 +222,12 @@ func (c *Core) stepAssignment(uid string) {
 		return
 	}
 	m := c.rt.memory(uid)
+	refused := c.refusal(uid, c.bundle.wanted[uid])
+	if refused != c.forbidden[uid] {
+		c.noteRefusal(uid, refused)
+	}
 	out := workload.Step(workload.Input{
-		Device: c.cfg.Device, UID: uid, Want: c.bundle.wanted[uid], Before: c.bundle.before[uid], Seen: c.runtime.seen[uid],
+		Device: c.cfg.Device, UID: uid, Want: c.bundle.wanted[uid], Refused: refused, Before: c.bundle.before[uid], Seen: c.runtime.seen[uid],
 		Memory: m, Images: c.imageState, Unready: c.probes.Why, Now: c.now, Random: c.cfg.Random,
 		Confirmed: func(id string, run uint32) bool { return c.started[id] == run && run > 0 },
 	})
@@ -243,6 +248,16 @@ func (c *Core) stepAssignment(uid string) {
 		return
 	}
 	c.statuses[uid] = out.Status
+}
+
+// noteRefusal remembers and journals that an assignment is refused, or is no more.
+func (c *Core) noteRefusal(uid, why string) {
+	if why == "" {
+		delete(c.forbidden, uid)
+		return
+	}
+	c.forbidden[uid] = why
+	c.journal(wire.JournalRecord{UID: uid, Object: c.objectOf(uid), Reason: "PoolRefuses", Message: why})
 }
 
 func (c *Core) acting(uid string) bool {
@@ -278,10 +293,14 @@ func (c *Core) act(a workload.Action) bool {
 		return false
 	}
 	var err error
-	switch a.Kind {
-	case workload.Create:
-		op.Spec, err = c.spec(a)
-	case workload.Start:
+	if a.Kind == workload.Create || a.Kind == workload.Start {
+		if why := c.refusal(a.UID, a.Of); why != "" {
+			err = errors.New(why) // what ran before is judged here only
+		} else {
+			op.Spec, err = c.spec(a)
+		}
+	}
+	if err == nil && a.Kind == workload.Start {
 		op.Run = workload.Run{Number: a.Run, BootID: c.now.BootID, Boot: c.now.Boot, Wall: c.now.Wall}
 		op.Sealed, err = c.secretsOf(a)
 	}
@@ -300,12 +319,39 @@ func (c *Core) spec(a workload.Action) (workload.Spec, error) {
 	if !body.SpecHash.Equal(a.Of.SpecHash) && e.Before != nil {
 		body = *e.Before
 	}
+	allowed := c.allowed(a.UID)
+	body.Grant = &allowed
 	rec, err := recovery(c.cfg.Codec, body)
 	if err != nil {
 		return workload.Spec{}, err
 	}
 	return workload.Spec{ID: a.ID, UID: a.UID, Object: a.Of.Object(), RunHash: a.Of.RunHash, Hostname: c.cfg.Device,
-		Grace: time.Duration(a.Of.Assignment.GraceSecs) * time.Second, C: a.C, Volumes: a.Of.Assignment.Volumes, Recovery: rec}, nil
+		Grace: time.Duration(a.Of.Assignment.GraceSecs) * time.Second, C: a.C, Volumes: a.Of.Assignment.Volumes, Recovery: rec,
+		Grant: allowed}, nil
+}
+
+// allowed is what the device's pool allows, as the hub signed it with the bundle; of a bundle that was rebuilt from the runtime, what it
+// allowed when the containers were made.
+func (c *Core) allowed(uid string) grant.Grant {
+	if len(c.bundle.Signed.Payload) > 0 {
+		return c.bundle.desired.Allowed()
+	}
+	if e := c.bundle.entry(uid); e != nil && e.Body.Grant != nil {
+		return *e.Body.Grant
+	}
+	return grant.Grant{}
+}
+
+// refusal says why w may not be started here; "" when it may. The hub places nothing that its pools do not allow: this stands against
+// a hub that is older or mistaken.
+func (c *Core) refusal(uid string, w *workload.Wanted) string {
+	if w == nil {
+		return ""
+	}
+	if d := c.allowed(uid).Judge(w.Assignment.Namespace, w.Assignment.Needs()); d != nil {
+		return d.String()
+	}
+	return ""
 }
 
 // secretsOf gathers the sealed secrets of a container. The driver's caller opens them, in memory.

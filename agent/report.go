@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -75,10 +76,20 @@ func (c *Core) conditions() []wire.Condition {
 		ready,
 		condition("DesiredRefused", "NotAccepted", c.refused),
 		condition("LimitsNotEnforced", "MemoryCgroupOff", c.unenforced()),
+		condition("PoolRefuses", "NotAllowed", c.forbiddenText()),
 		condition("RuntimeUnavailable", "NoAnswer", c.runtime.message),
 		condition("StateNotSaved", "WriteFailed", c.notSaved),
 		condition("StrayContainers", "InNoBundle", strings.Join(c.strays, ", ")),
 	}
+}
+
+// forbiddenText lists what the device's pool does not allow though the hub wants it here.
+func (c *Core) forbiddenText() string {
+	var parts []string
+	for _, uid := range slices.Sorted(maps.Keys(c.forbidden)) {
+		parts = append(parts, c.objectOf(uid)+": "+c.forbidden[uid])
+	}
+	return strings.Join(parts, "; ")
 }
 
 // condition is True when there is something to say.

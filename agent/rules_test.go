@@ -277,7 +277,7 @@ func TestContainersThatNoBundleKnowsAreLeftAloneAndShown(t *testing.T) {
 	if err := drv.Create(t.Context(), stray); err != nil {
 		t.Fatal(err)
 	}
-	if err := drv.Start(t.Context(), "stray", workload.Run{Number: 1}, nil); err != nil {
+	if err := drv.Start(t.Context(), workload.Spec{ID: "stray"}, workload.Run{Number: 1}, nil); err != nil {
 		t.Fatal(err)
 	}
 	d.pass(time.Hour)

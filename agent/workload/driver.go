@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/drover-fleet/drover/api/grant"
 	"github.com/drover-fleet/drover/api/wire"
 )
 
@@ -75,6 +76,8 @@ type Spec struct {
 	// Recovery is kept beside the container by the runtime and comes back in Container: with it, what ran can be rebuilt
 	// when the agent's own files are lost. It holds nothing secret in clear.
 	Recovery []byte
+	// Grant is what the device's pool allows: links on the board may lead to nothing else.
+	Grant grant.Grant
 }
 
 // SecretEnv is a secret environment variable in clear. It exists in memory only and does not print.
@@ -99,8 +102,8 @@ type Lifecycle interface {
 	// Create makes a container without a process. Its image must be here (ErrImageMissing).
 	Create(ctx context.Context, s Spec) error
 	// Start starts a process as run number r, hands it its secrets, and resumes it when it was paused. When that run is up
-	// already, it only completes what an earlier Start left undone.
-	Start(ctx context.Context, id string, r Run, secrets []SecretEnv) error
+	// already, it only completes what an earlier Start left undone. Host paths and device files are looked up anew under s.Grant.
+	Start(ctx context.Context, s Spec, r Run, secrets []SecretEnv) error
 	// Stop ends the process: SIGTERM (or the image's signal), after grace SIGKILL. The container stays.
 	Stop(ctx context.Context, id string, grace time.Duration) error
 	// Remove deletes the container and its writable layer. Anything that still runs in it is killed.

@@ -10,13 +10,14 @@ import (
 )
 
 // RunHash names what runs: it changes exactly when the containers must be made anew. What can change under a running
-// container is left out: the revision's name, the cause, the restart policy, the grace period and the readiness probe.
+// container is left out: the revision's name, the cause, the restart policy, the grace period, host ports and the readiness probe.
 func RunHash(a wire.Assignment) (string, error) {
 	a.CauseRev, a.Revision, a.Workload, a.Restart, a.GraceSecs = 0, "", "", 0, 0
 	a.Containers = slices.Clone(a.Containers)
 	for i := range a.Containers {
 		a.Containers[i].Readiness = nil
 		a.Containers[i].ImageName = ""
+		a.Containers[i].HostPorts = nil // reserved at the hub; the process listens on what it likes
 	}
 	b, err := wire.Encode(a)
 	if err != nil {

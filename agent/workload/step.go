@@ -58,9 +58,11 @@ type Input struct {
 	Want   *Wanted // nil: ordered to be removed
 	// Before is what ran before Want, when that is known. It is kept running while images of Want are fetched.
 	Before *Wanted
-	Seen   []Container // every container of this assignment in the runtime
-	Memory *Memory     // changed in place
-	Images func(ref string) ImageState
+	// Refused says why Want may not be started: the device's pool does not allow it. What runs goes on: ending it is the hub's order.
+	Refused string
+	Seen    []Container // every container of this assignment in the runtime
+	Memory  *Memory     // changed in place
+	Images  func(ref string) ImageState
 	// Confirmed tells whether this life of the agent completed that start. A run that an earlier life started may still wait
 	// for its secrets.
 	Confirmed func(id string, run uint32) bool
@@ -160,6 +162,10 @@ func (s *stepper) held(m *ContainerMemory) bool {
 // run steps what is wanted; while an image of it is missing, what ran before is stepped instead.
 func (s *stepper) run() {
 	s.choose(s.Want)
+	if s.Refused != "" {
+		s.refuse()
+		return
+	}
 	missing := s.part.missing
 	if len(missing) > 0 && len(s.part.current) == 0 && s.beforeRuns() {
 		s.choose(s.Before)
@@ -183,6 +189,19 @@ func (s *stepper) run() {
 		s.remember(s.part.of)
 	}
 	s.status(missing)
+}
+
+// refuse begins nothing and ends nothing.
+func (s *stepper) refuse() {
+	if len(s.part.current) == 0 && s.beforeRuns() {
+		s.choose(s.Before)
+	}
+	s.status(nil)
+	st := &s.out.Status
+	st.Message = s.Refused
+	if st.Phase != phaseRunning {
+		st.Phase, st.Ready = phaseFailed, false
+	}
 }
 
 // choose splits what was seen into the containers of w and others.

@@ -4,15 +4,12 @@ import "github.com/drover-fleet/drover/api/grant"
 
 // Capability numbers the protocol's features. A device says what it speaks in Hello; a hub withholds what is beyond it.
 //
-//	1  2026-11-30  Hello, Desired with index and tombstones, bodies by hash, Report, Command, log streams, sealed secrets
-//	2  2026-11-30  Desired carries what the device's pool allows, containers their host ports, device files and privilege
+//	1  2026-11-30  Hello, Desired with index, tombstones and what the device's pool allows, bodies by hash (containers with host
+//	               ports, device files and privilege), Report, Command, log streams, sealed secrets
 type Capability uint32
 
 // CapabilityNow is what this build speaks.
-const CapabilityNow Capability = 2
-
-// CapabilityGrants is from where on a device judges by its pool, and takes ports, device files and privilege.
-const CapabilityGrants Capability = 2
+const CapabilityNow Capability = 1
 
 // Size limits in bytes, checked before allocation.
 const (

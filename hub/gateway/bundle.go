@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/api/grant"
 	"github.com/drover-fleet/drover/api/wire"
 )
 
@@ -17,6 +19,7 @@ type Inputs struct {
 	Revisions   map[string]*api.WorkloadRevision
 	ConfigMaps  map[string]*api.ConfigMap
 	Secrets     map[string]*api.Secret
+	Pool        *api.DevicePool // that counts for the device; nil: none
 	// Changed is, by UID, the revision of the last change of an assignment's spec, as far as the caller knows; at most its
 	// resourceVersion. It only explains, it changes no content.
 	Changed map[string]uint64
@@ -27,6 +30,7 @@ type Bundle struct {
 	Entries    []wire.Entry      // ordered by UID
 	Bodies     map[string][]byte // encoded assignments, by their hash as it prints
 	Tombstones []wire.Tombstone  // ordered by UID
+	Grant      *grant.Grant      // what the device's pool allows; nil: no pool counts for it
 	Hash       wire.Hash         // of the whole, as the device computes it
 	Problems   []Problem         // assignments that are left out, and why
 	// Newest is the highest revision of a change that went in; NewestTombstone that of the tombstones.
@@ -42,6 +46,7 @@ type Bundle struct {
 type Problem struct {
 	Assignment *api.Assignment
 	Message    string
+	Forbidden  bool // the device's pool does not allow it
 }
 
 // KeyedHash makes an id of a secret value that tells nothing about it.
@@ -50,6 +55,12 @@ type KeyedHash func(value []byte) []byte
 // Build makes the bundle. It is pure and deterministic: equal inputs give equal bytes on every member.
 func Build(in Inputs, keyed KeyedHash) (*Bundle, error) {
 	b := &Bundle{Bodies: map[string][]byte{}, secrets: map[string][]byte{}}
+	allowed := grant.Grant{}
+	if in.Pool != nil {
+		allowed = in.Pool.Grant()
+		b.Grant = &allowed
+		b.Newest = revisionOf(in.Pool.Metadata.ResourceVersion)
+	}
 	size := 0
 	for _, a := range in.Assignments {
 		r := resolver{in: in, assignment: a, keyed: keyed, secrets: map[string][]byte{}}
@@ -57,8 +68,12 @@ func Build(in Inputs, keyed KeyedHash) (*Bundle, error) {
 		if err == nil {
 			err = body.Validate() // what a device would refuse is better said here
 		}
+		forbidden := false
+		if denied := allowed.Judge(a.Metadata.Namespace, body.Needs()); err == nil && denied != nil {
+			err, forbidden = errors.New(denied.String()), true
+		}
 		if err != nil {
-			b.Problems = append(b.Problems, Problem{a, err.Error()})
+			b.Problems = append(b.Problems, Problem{a, err.Error(), forbidden})
 			b.Unsure = max(b.Unsure, in.Changed[a.Metadata.UID])
 			continue
 		}
@@ -68,7 +83,7 @@ func Build(in Inputs, keyed KeyedHash) (*Bundle, error) {
 		}
 		adds := len(data) + b.newSecrets(r.secrets)
 		if len(data) > wire.MaxBody || size+adds > wire.MaxBodies {
-			b.Problems = append(b.Problems, Problem{a, fmt.Sprintf(
+			b.Problems = append(b.Problems, Problem{Assignment: a, Message: fmt.Sprintf(
 				"with %d bytes, its secrets included, it brings the bundle of device %s to %d bytes; the limits are %d for one copy and %d for a device",
 				adds, in.Device.Metadata.Name, size+adds, wire.MaxBody, wire.MaxBodies)})
 			continue
@@ -83,7 +98,7 @@ func Build(in Inputs, keyed KeyedHash) (*Bundle, error) {
 		b.Newest = max(b.Newest, in.Changed[a.Metadata.UID], r.newest)
 	}
 	b.addTombstones(in)
-	d := wire.Desired{Device: in.Device.Metadata.Name, Assignments: b.Entries, Tombstones: b.Tombstones}
+	d := wire.Desired{Device: in.Device.Metadata.Name, Assignments: b.Entries, Tombstones: b.Tombstones, Grant: b.Grant}
 	var err error
 	if b.Hash, err = d.ComputeBundleHash(); err != nil {
 		return nil, fmt.Errorf("hash the bundle of device %s: %w", d.Device, err)

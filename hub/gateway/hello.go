@@ -17,6 +17,9 @@ const (
 	ConditionAheadOfHub = "AheadOfHub"
 	// ConditionConfigMissing is True on an Assignment that cannot be resolved; the device keeps what it has of it.
 	ConditionConfigMissing = "ConfigMissing"
+	// ConditionPoolRefuses is True on an Assignment that the pool of its device does not allow; the device is not told of it. Controllers
+	// take it away, or off the device.
+	ConditionPoolRefuses = "PoolRefuses"
 )
 
 const (

@@ -157,7 +157,7 @@ func (g *Gateway) look(p Peer, s *session, q wire.Poll) (step, error) {
 	case say:
 		st.desired = &wire.Desired{
 			Position: wire.Position{ClusterID: id.ClusterID, Epoch: id.Epoch, EpochID: id.EpochID, Revision: recordOf(d).revision},
-			Device:   p.Device, Assignments: b.Entries, Tombstones: b.Tombstones, BundleHash: b.Hash,
+			Device:   p.Device, Assignments: b.Entries, Tombstones: b.Tombstones, BundleHash: b.Hash, Grant: b.Grant,
 		}
 	case decide:
 		st.record, st.cause = nextRecord(id, d, seen, b), b.Newest
@@ -246,29 +246,38 @@ func planAhead(d *api.Device, ahead bool, now time.Time) *api.Device {
 
 // planNotes are the assignments whose condition ConfigMissing differs from what the bundle's builder found.
 func planNotes(assignments map[name]*api.Assignment, problems []Problem, now time.Time) []*api.Assignment {
-	why := map[string]string{}
+	why := map[string]Problem{}
 	for _, p := range problems {
-		why[p.Assignment.Metadata.UID] = p.Message
+		why[p.Assignment.Metadata.UID] = p
 	}
 	var out []*api.Assignment
 	for _, a := range assignments {
-		message, bad := why[a.Metadata.UID]
-		have := api.FindCondition(a.Status.Conditions, ConditionConfigMissing)
-		if bad == (have != nil) && (!bad || have.Message == message) {
+		p, bad := why[a.Metadata.UID]
+		missing, forbidden := bad && !p.Forbidden, bad && p.Forbidden
+		if noted(a, ConditionConfigMissing, p.Message, missing) && noted(a, ConditionPoolRefuses, p.Message, forbidden) {
 			continue
 		}
 		n := api.Copy(a)
-		if bad {
-			api.SetCondition(&n.Status.Conditions, api.Condition{
-				Type: ConditionConfigMissing, Status: api.True, Reason: "Unresolved", Message: message,
-			}, api.TimeOf(now))
-		} else {
-			api.RemoveCondition(&n.Status.Conditions, ConditionConfigMissing)
-		}
+		planNote(n, ConditionConfigMissing, "Unresolved", p.Message, missing, now)
+		planNote(n, ConditionPoolRefuses, "PoolRefuses", p.Message, forbidden, now)
 		out = append(out, n)
 	}
 	slices.SortFunc(out, func(a, b *api.Assignment) int { return cmp.Compare(a.Metadata.UID, b.Metadata.UID) })
 	return out
+}
+
+// noted reports whether a condition stands as it should.
+func noted(a *api.Assignment, condition, message string, holds bool) bool {
+	have := api.FindCondition(a.Status.Conditions, condition)
+	return holds == (have != nil) && (!holds || have.Message == message)
+}
+
+func planNote(a *api.Assignment, condition, reason, message string, holds bool, now time.Time) {
+	if holds {
+		api.SetCondition(&a.Status.Conditions, api.Condition{Type: condition, Status: api.True, Reason: reason, Message: message}, api.TimeOf(now))
+		return
+	}
+	api.RemoveCondition(&a.Status.Conditions, condition)
 }
 
 // Bodies answers with the bodies and sealed secrets that the device's present bundle has. What it has no more is left out: the

@@ -81,6 +81,17 @@ func (r *resolver) container(rev *api.WorkloadRevision, c api.Container, refs ma
 		CPUMilli: milli(c.Resources.Limits), CPUShares: milli(c.Resources.Requests), Memory: memory(c.Resources.Limits),
 		Readiness: probeOf(c.ReadinessProbe),
 	}
+	for _, p := range c.Ports {
+		if p.HostPort != 0 {
+			out.HostPorts = append(out.HostPorts, p.HostPort)
+		}
+	}
+	for _, d := range c.Devices {
+		out.Devices = append(out.Devices, wire.DeviceFile{Path: d.Path, Permissions: d.Permissions})
+	}
+	if s := c.SecurityContext; s != nil && s.Privileged != nil {
+		out.Privileged = *s.Privileged
+	}
 	for _, m := range c.VolumeMounts {
 		out.Mounts = append(out.Mounts, wire.Mount{Volume: m.Name, Path: m.MountPath, ReadOnly: m.ReadOnly})
 	}

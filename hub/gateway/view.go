@@ -12,7 +12,7 @@ import (
 // inputKinds are the kinds that a bundle is made of, in the order in which they are fed.
 func inputKinds() []*api.Kind {
 	return []*api.Kind{
-		api.KindConfigMap, api.KindSecret, api.KindWorkloadRevision, api.KindAssignment, api.KindTombstone, api.KindDevice,
+		api.KindDevicePool, api.KindConfigMap, api.KindSecret, api.KindWorkloadRevision, api.KindAssignment, api.KindTombstone, api.KindDevice,
 	}
 }
 
@@ -41,7 +41,8 @@ type view struct {
 	byRevision  map[name]map[name]*api.Assignment // by the WorkloadRevision that the copy should run
 	tombstones  map[string]map[name]*api.Tombstone
 	usersOf     map[ref]map[name]bool // WorkloadRevisions by the ConfigMap or Secret that they use
-	specChanged map[name]uint64       // of each Assignment: revision at which this view first saw its present generation
+	pools       api.Pools
+	specChanged map[name]uint64 // of each Assignment: revision at which this view first saw its present generation
 }
 
 type ref struct {
@@ -124,6 +125,10 @@ func (v *view) put(k *api.Kind, o api.Object, concerned map[string]bool) {
 		}
 		v.unindex(k, old)
 	}
+	if k == api.KindDevicePool && existed && old.Meta().Generation == o.Meta().Generation && old.Meta().UID == o.Meta().UID {
+		v.objects[k][n] = o // only counted anew
+		return
+	}
 	v.objects[k][n] = o
 	v.index(k, o, old)
 	v.concern(k, o, concerned)
@@ -136,6 +141,9 @@ func (v *view) remove(k *api.Kind, o api.Object, concerned map[string]bool) {
 	v.concern(k, o, concerned)
 	v.unindex(k, o)
 	delete(v.objects[k], nameOf(o))
+	if k == api.KindDevicePool {
+		v.compilePools()
+	}
 	if k == api.KindAssignment {
 		delete(v.specChanged, nameOf(o))
 	}
@@ -159,7 +167,17 @@ func (v *view) index(k *api.Kind, o, old api.Object) {
 		}
 	case *api.Tombstone:
 		insert(v.tombstones, t.Spec.Device, n, t)
+	case *api.DevicePool:
+		v.compilePools()
 	}
+}
+
+func (v *view) compilePools() {
+	list := make([]*api.DevicePool, 0, len(v.objects[api.KindDevicePool]))
+	for _, o := range v.objects[api.KindDevicePool] {
+		list = append(list, o.(*api.DevicePool))
+	}
+	v.pools = api.NewPools(list)
 }
 
 func (v *view) unindex(k *api.Kind, o api.Object) {
@@ -189,6 +207,14 @@ func (v *view) concern(k *api.Kind, o api.Object, devices map[string]bool) {
 		}
 	case *api.Tombstone:
 		devices[t.Spec.Device] = true
+	case *api.DevicePool:
+		// Whether or not it counts for them: another one may have until now.
+		only := api.NewPools([]*api.DevicePool{t})
+		for dn, d := range v.objects[api.KindDevice] {
+			if only.Of(d.Meta().Labels) != nil {
+				devices[dn.name] = true
+			}
+		}
 	case *api.WorkloadRevision:
 		v.concernUsers(n, devices)
 	case *api.ConfigMap, *api.Secret:
@@ -221,6 +247,9 @@ func (v *view) inputs(device string) Inputs {
 		ConfigMaps:  map[string]*api.ConfigMap{},
 		Secrets:     map[string]*api.Secret{},
 		Changed:     map[string]uint64{},
+	}
+	if in.Device != nil {
+		in.Pool = v.pools.Of(in.Device.Metadata.Labels)
 	}
 	for _, a := range in.Assignments {
 		in.Changed[a.Metadata.UID] = v.specChanged[nameOf(a)]

@@ -22,6 +22,9 @@ func TestSecretsStandNowhereInClear(t *testing.T) {
 	manifest := strings.Replace(f.workload("keeper", "1.0", "x"), "        env:\n",
 		"        args: [env, TOKEN, /facts/token]\n        volumeMounts: [{name: facts, mountPath: /facts}]\n        env:\n        - {name: TOKEN, valueFrom: {secretKeyRef: {name: canary, key: token}}}\n", 1)
 	facts := f.Path("facts")
+	f.droverIn(t, 0, fmt.Sprintf("apiVersion: fleet.drover.dev/v1\nkind: DevicePool\nmetadata: {name: facts}\n"+
+		"spec: {all: true, namespaces: [default], allow: {hostPaths: [%s]}}\n", facts), "apply", "-f", "-")
+	defer f.drover(t, 0, "delete", "devicepool", "facts")
 	manifest += fmt.Sprintf("      volumes: [{name: facts, hostPath: {path: %s, type: DirectoryOrCreate}}]\n", facts)
 	f.rollOut(t, "keeper", manifest)
 	defer f.remove(t, "keeper")

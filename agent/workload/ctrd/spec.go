@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/containers"
@@ -42,6 +44,9 @@ func (d *Driver) specOptions(s workload.Spec, img containerd.Image) ([]oci.SpecO
 		d.resources(c))
 	if c.WorkingDir != "" {
 		opts = append(opts, oci.WithProcessCwd(c.WorkingDir))
+	}
+	if c.Privileged {
+		opts = append(opts, privileged()...)
 	}
 	mounts, err := d.mounts(s)
 	if err != nil {
@@ -127,7 +132,9 @@ func (d *Driver) resources(c wire.Container) oci.SpecOpts {
 func (d *Driver) mounts(s workload.Spec) ([]specs.Mount, error) {
 	var out []specs.Mount
 	taken := map[string]bool{}
-	for _, m := range s.C.Mounts {
+	// What lies above is mounted first, lest it hide what lies below.
+	inOrder := slices.SortedStableFunc(slices.Values(s.C.Mounts), func(a, b wire.Mount) int { return strings.Compare(a.Path, b.Path) })
+	for _, m := range inOrder {
 		src, err := d.volume(s, m.Volume)
 		if err != nil {
 			return nil, err
@@ -154,7 +161,8 @@ func (d *Driver) volume(s workload.Spec, name string) (string, error) {
 			continue
 		}
 		if v.HostPath != "" {
-			return v.HostPath, hostPath(v)
+			_, err := hostPath(v, s.Grant)
+			return v.HostPath, err
 		}
 		dir := filepath.Join(d.volumeDir(s.UID), v.Name)
 		return dir, openDir(dir)
@@ -171,44 +179,4 @@ func openDir(dir string) error {
 		return fmt.Errorf("volume: %w", err)
 	}
 	return os.Chmod(dir, 0o777) // umask
-}
-
-// hostPath checks a path of the device as Kubernetes does. Without a type a missing path becomes a directory.
-func hostPath(v wire.Volume) error {
-	st, err := os.Stat(v.HostPath)
-	if err != nil && !os.IsNotExist(err) {
-		return fmt.Errorf("hostPath: %w", err)
-	}
-	there := err == nil
-	switch v.HostType {
-	case "", "DirectoryOrCreate":
-		if there && v.HostType != "" && !st.IsDir() {
-			return fmt.Errorf("hostPath %s is not a directory", v.HostPath)
-		}
-		if !there {
-			return os.MkdirAll(v.HostPath, 0o755)
-		}
-	case "Directory":
-		if !there || !st.IsDir() {
-			return fmt.Errorf("hostPath %s is not a directory of this device", v.HostPath)
-		}
-	case "File":
-		if !there || !st.Mode().IsRegular() {
-			return fmt.Errorf("hostPath %s is not a file of this device", v.HostPath)
-		}
-	case "FileOrCreate":
-		if there && !st.Mode().IsRegular() {
-			return fmt.Errorf("hostPath %s is not a file", v.HostPath)
-		}
-		if !there {
-			f, err := os.OpenFile(v.HostPath, os.O_CREATE|os.O_WRONLY, 0o644)
-			if err != nil {
-				return fmt.Errorf("hostPath: %w", err)
-			}
-			return f.Close()
-		}
-	default:
-		return fmt.Errorf("hostPath %s: type %q is not known to this agent", v.HostPath, v.HostType)
-	}
-	return nil
 }

@@ -24,7 +24,8 @@ import (
 )
 
 // Start implements workload.Lifecycle.
-func (d *Driver) Start(ctx context.Context, id string, r workload.Run, secrets []workload.SecretEnv) error {
+func (d *Driver) Start(ctx context.Context, s workload.Spec, r workload.Run, secrets []workload.SecretEnv) error {
+	id := s.ID
 	c, err := d.client.LoadContainer(ctx, id)
 	if err != nil {
 		return wrap("start "+id, err)
@@ -34,7 +35,7 @@ func (d *Driver) Start(ctx context.Context, id string, r workload.Run, secrets [
 		return wrap("start "+id, err)
 	}
 	if up == nil {
-		if up, err = d.begin(ctx, c, r, len(secrets) > 0); err != nil {
+		if up, err = d.begin(ctx, c, s, r, len(secrets) > 0); err != nil {
 			return wrap("start "+id, err)
 		}
 	}
@@ -69,7 +70,11 @@ func (d *Driver) settled(ctx context.Context, c containerd.Container) (container
 
 // begin makes and starts a process. The run is written to the labels first, so that a crash in between is seen as a run that
 // did not come up.
-func (d *Driver) begin(ctx context.Context, c containerd.Container, r workload.Run, secrets bool) (containerd.Task, error) {
+func (d *Driver) begin(ctx context.Context, c containerd.Container, s workload.Spec, r workload.Run, secrets bool) (containerd.Task, error) {
+	want, err := expected(s)
+	if err != nil {
+		return nil, err
+	}
 	info, err := c.Info(ctx)
 	if err != nil {
 		return nil, err
@@ -85,6 +90,9 @@ func (d *Driver) begin(ctx context.Context, c containerd.Container, r workload.R
 	}
 	err = c.Update(ctx, func(_ context.Context, _ *containerd.Client, k *containers.Container) error {
 		k.Labels = withRun(k.Labels, r)
+		if err := giveDevices(k, s); err != nil {
+			return err
+		}
 		return joinNetwork(k, netns)
 	})
 	if err != nil {
@@ -97,7 +105,11 @@ func (d *Driver) begin(ctx context.Context, c containerd.Container, r workload.R
 	if err != nil {
 		return nil, fmt.Errorf("make process: %w", err)
 	}
-	if err := t.Start(ctx); err != nil {
+	err = verifyMounts(t.Pid(), want)
+	if err == nil {
+		err = t.Start(ctx)
+	}
+	if err != nil {
 		_, derr := t.Delete(ctx, containerd.WithProcessKill)
 		if errdefs.IsNotFound(derr) {
 			derr = nil

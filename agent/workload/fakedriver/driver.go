@@ -115,7 +115,8 @@ func (d *Driver) Create(ctx context.Context, s workload.Spec) error {
 }
 
 // Start implements workload.Lifecycle.
-func (d *Driver) Start(ctx context.Context, id string, run workload.Run, secrets []workload.SecretEnv) error {
+func (d *Driver) Start(ctx context.Context, s workload.Spec, run workload.Run, secrets []workload.SecretEnv) error {
+	id := s.ID
 	return d.change(ctx, "start "+id, func() error { return d.r.start(id, run, secrets) })
 }
 

@@ -18,7 +18,7 @@ import (
 func TestAPowerCutLeavesContainersThatStartAgain(t *testing.T) {
 	d := newDevice(t)
 	d.ok(d.Create(d.ctx, spec("cut", d.pull(0), "run")))
-	d.ok(d.Start(d.ctx, "cut-c1", run(1), nil))
+	d.ok(d.Start(d.ctx, workload.Spec{ID: "cut-c1"}, run(1), nil))
 	d.ok(lab.daemon.PowerCut(d.ctx))
 	again, err := machine.StartContainerd(d.ctx, lab.daemon.Dir)
 	d.ok(err)
@@ -30,7 +30,7 @@ func TestAPowerCutLeavesContainersThatStartAgain(t *testing.T) {
 	if here, err := d.HasImage(d.ctx, lab.refs[0]); err != nil || !here {
 		t.Errorf("image here %v (%v), want it unpacked still", here, err)
 	}
-	d.ok(d.Start(d.ctx, "cut-c1", run(2), nil))
+	d.ok(d.Start(d.ctx, workload.Spec{ID: "cut-c1"}, run(2), nil))
 	if c := d.one(); c.State != workload.Running || c.Run.Number != 2 {
 		t.Errorf("after the start: got %s of run %d, want Running of run 2", c.State, c.Run.Number)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/drover-fleet/drover/agent/workload"
 	"github.com/drover-fleet/drover/agent/workload/ctrd"
+	"github.com/drover-fleet/drover/api/grant"
 	"github.com/drover-fleet/drover/api/wire"
 )
 
@@ -168,7 +169,7 @@ func TestEveryCallMayBeRepeated(t *testing.T) {
 		t.Fatalf("made: got %+v", c)
 	}
 	for range 2 {
-		d.ok(d.Start(d.ctx, s.ID, run(1), nil))
+		d.ok(d.Start(d.ctx, s, run(1), nil))
 	}
 	c := d.one()
 	if c.State != workload.Running || c.Run.Number != 1 || c.Run.BootID != "b1" || c.Run.Boot != time.Minute {
@@ -197,14 +198,14 @@ func TestExitCodesAreKeptForAnAgentThatWasAway(t *testing.T) {
 	d := newDevice(t)
 	s := spec("uid1", d.pull(0), "exit", "7")
 	d.ok(d.Create(d.ctx, s))
-	d.ok(d.Start(d.ctx, s.ID, run(1), nil))
+	d.ok(d.Start(d.ctx, s, run(1), nil))
 	d.until("exited", func(c workload.Container) bool { return c.State == workload.Exited })
 	d.connect() // another life of the agent
 	c := d.one()
 	if c.State != workload.Exited || c.ExitCode != 7 || c.ExitedAt == 0 {
 		t.Fatalf("got %+v, want exit code 7 with a time", c)
 	}
-	d.ok(d.Start(d.ctx, s.ID, run(2), nil))
+	d.ok(d.Start(d.ctx, s, run(2), nil))
 	if c := d.until("exited again", func(c workload.Container) bool { return c.State == workload.Exited && c.Run.Number == 2 }); c.ExitCode != 7 {
 		t.Errorf("second run: got %+v", c)
 	}
@@ -214,7 +215,7 @@ func TestAStubbornProcessIsKilledAfterItsGrace(t *testing.T) {
 	d := newDevice(t)
 	s := spec("uid1", d.pull(0), "stubborn")
 	d.ok(d.Create(d.ctx, s))
-	d.ok(d.Start(d.ctx, s.ID, run(1), nil))
+	d.ok(d.Start(d.ctx, s, run(1), nil))
 	d.logged("stubborn")
 	began := time.Now()
 	d.ok(d.Stop(d.ctx, s.ID, time.Second))
@@ -243,7 +244,7 @@ func TestMemoryAboveTheLimitIsOOMKilled(t *testing.T) {
 		})
 	}()
 	<-watching
-	d.ok(d.Start(d.ctx, s.ID, run(1), nil))
+	d.ok(d.Start(d.ctx, s, run(1), nil))
 	c := d.until("OOM killed", func(c workload.Container) bool { return c.State == workload.Exited && c.OOM })
 	if c.ExitCode != 137 {
 		t.Errorf("got exit code %d, want 137", c.ExitCode)
@@ -254,12 +255,12 @@ func TestPausedByHandIsResumedByStart(t *testing.T) {
 	d := newDevice(t)
 	s := spec("uid1", d.pull(0))
 	d.ok(d.Create(d.ctx, s))
-	d.ok(d.Start(d.ctx, s.ID, run(1), nil))
+	d.ok(d.Start(d.ctx, s, run(1), nil))
 	ctr(t, d.name, "task", "pause", s.ID)
 	if c := d.one(); c.State != workload.Paused {
 		t.Fatalf("got %v, want Paused", c.State)
 	}
-	d.ok(d.Start(d.ctx, s.ID, run(1), nil))
+	d.ok(d.Start(d.ctx, s, run(1), nil))
 	if c := d.one(); c.State != workload.Running {
 		t.Errorf("got %v, want Running", c.State)
 	}
@@ -272,10 +273,10 @@ func TestSecretsReachTheProcessAndAreInNoFile(t *testing.T) {
 	s.C.Env = []wire.Env{{Name: "PLAIN", Value: "p"}, {Name: "TOKEN", Secret: &wire.SecretRef{Name: "default/s/token"}}}
 	d.ok(d.Create(d.ctx, s))
 	secrets := []workload.SecretEnv{{Name: "TOKEN", Value: []byte(value)}}
-	d.ok(d.Start(d.ctx, s.ID, run(1), secrets))
+	d.ok(d.Start(d.ctx, s, run(1), secrets))
 	d.logged("TOKEN=" + value + "\nPLAIN=p\nFROM_IMAGE=yes\nrunning")
 	pid := d.one()
-	d.ok(d.Start(d.ctx, s.ID, run(1), secrets)) // a new life makes sure
+	d.ok(d.Start(d.ctx, s, run(1), secrets)) // a new life makes sure
 	if again := d.one(); again.Run != pid.Run || again.State != workload.Running {
 		t.Errorf("got %+v, want it untouched", again)
 	}
@@ -304,7 +305,7 @@ func TestACrashBeforeTheSecretsWereHandedOverIsMadeGood(t *testing.T) {
 	defer cancel()
 	pipe := filepath.Join(d.dir, "pipes", s.ID)
 	d.ok(os.MkdirAll(filepath.Dir(pipe), 0o700))
-	err := d.Start(ctx, s.ID, run(1), []workload.SecretEnv{{Name: "BAD", Value: []byte("nul\x00byte")}})
+	err := d.Start(ctx, s, run(1), []workload.SecretEnv{{Name: "BAD", Value: []byte("nul\x00byte")}})
 	if err == nil {
 		t.Fatal("a value with a NUL byte was delivered")
 	}
@@ -312,7 +313,7 @@ func TestACrashBeforeTheSecretsWereHandedOverIsMadeGood(t *testing.T) {
 		t.Fatalf("got %v, want the process waiting", c.State)
 	}
 	d.connect()
-	d.ok(d.Start(d.ctx, s.ID, run(1), []workload.SecretEnv{{Name: "TOKEN", Value: []byte("v")}}))
+	d.ok(d.Start(d.ctx, s, run(1), []workload.SecretEnv{{Name: "TOKEN", Value: []byte("v")}}))
 	d.logged("TOKEN=v\nrunning")
 }
 
@@ -338,7 +339,7 @@ func TestAnImportedImageIsFoundByItsDigest(t *testing.T) {
 	}
 	s := spec("uid1", ref)
 	d.ok(d.Create(d.ctx, s))
-	d.ok(d.Start(d.ctx, s.ID, run(1), nil))
+	d.ok(d.Start(d.ctx, s, run(1), nil))
 }
 
 func TestAnImageWithNothingForThisPlatformSaysSo(t *testing.T) {
@@ -367,8 +368,9 @@ func TestVolumesLiveAsLongAsTheAssignment(t *testing.T) {
 	s := spec("uid1", d.pull(0), "write", "/scratch/x", "hello")
 	s.C.Mounts = []wire.Mount{{Volume: "e", Path: "/scratch"}, {Volume: "h", Path: "/host", ReadOnly: true}}
 	s.Volumes = []wire.Volume{{Name: "e"}, {Name: "h", HostPath: host, HostType: "DirectoryOrCreate"}}
+	s.Grant = grant.Grant{Pool: "p", HostPaths: []string{filepath.Dir(host)}}
 	d.ok(d.Create(d.ctx, s))
-	d.ok(d.Start(d.ctx, s.ID, run(1), nil))
+	d.ok(d.Start(d.ctx, s, run(1), nil))
 	d.logged("running")
 	d.ok(d.Stop(d.ctx, s.ID, time.Second))
 	d.ok(d.Remove(d.ctx, s.ID))
@@ -390,7 +392,7 @@ func TestProbesRunInTheContainer(t *testing.T) {
 	d := newDevice(t)
 	s := spec("uid1", d.pull(0))
 	d.ok(d.Create(d.ctx, s))
-	d.ok(d.Start(d.ctx, s.ID, run(1), nil))
+	d.ok(d.Start(d.ctx, s, run(1), nil))
 	d.logged("running")
 	for _, c := range []struct {
 		command []string
@@ -412,7 +414,7 @@ func TestContainersOfOneAssignmentShareAShim(t *testing.T) {
 	b.ID, b.C.Name = "uid1-c2", "side"
 	for _, s := range []workload.Spec{a, b} {
 		d.ok(d.Create(d.ctx, s))
-		d.ok(d.Start(d.ctx, s.ID, run(1), nil))
+		d.ok(d.Start(d.ctx, s, run(1), nil))
 	}
 	out, err := exec.Command("pgrep", "-fc", "containerd-shim-runc-v2 -namespace "+ctrd.Namespace(d.name)+" ").Output()
 	if got := strings.TrimSpace(string(out)); got != "1" {

@@ -73,6 +73,15 @@ func main() {
 			os.Exit(1)
 		}
 		run()
+	case "open": // a file for reading and writing
+		f, err := os.OpenFile(args[1], os.O_RDWR, 0)
+		if err == nil {
+			_ = f.Close()
+			fmt.Println("opened")
+		} else {
+			fmt.Println(err)
+		}
+		run()
 	case "exists":
 		if _, err := os.Stat(args[1]); err != nil {
 			os.Exit(1)

@@ -135,16 +135,21 @@ func (h *Hub) presenceLimits() presence.Limits {
 }
 
 // quietTLS keeps handshakes that strangers and scanners break off at debug level.
-func quietTLS(l *slog.Logger) *log.Logger {
-	return log.New(tlsWriter{l}, "", 0)
+func (h *Hub) quietTLS() *log.Logger {
+	return log.New(tlsWriter{h.log, h.failedHandshake}, "", 0)
 }
 
-type tlsWriter struct{ l *slog.Logger }
+type tlsWriter struct {
+	l      *slog.Logger
+	failed func(source, why string)
+}
 
 func (w tlsWriter) Write(p []byte) (int, error) {
 	line := strings.TrimSpace(string(p))
-	if strings.Contains(line, "TLS handshake error") {
+	if _, rest, ok := strings.Cut(line, "TLS handshake error from "); ok {
 		w.l.Debug("connection refused", "err", line)
+		source, why, _ := strings.Cut(rest, ": ")
+		w.failed(source, why)
 	} else {
 		w.l.Warn("http server", "err", line)
 	}

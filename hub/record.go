@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +63,20 @@ func (h *Hub) refusedConn(r fair.Refusal) {
 	}
 	h.audit.Outcome(auditlog.Record{Actor: actor, Source: r.Source, Verb: "connect", Reason: r.Reason, Decision: auditlog.Deny})
 }
+
+// failedHandshake counts a certificate that was refused, and puts it on record. Whoever closes before the handshake is done is of no
+// interest here, and whoever takes too long was counted by hub/fair.
+func (h *Hub) failedHandshake(source, why string) {
+	if !strings.Contains(why, "certificate") || strings.HasPrefix(why, "remote error") {
+		return
+	}
+	h.metrics.Refused(reasonCertificate)
+	h.audit.Outcome(auditlog.Record{
+		Actor: "anonymous", Source: source, Verb: "connect", Reason: reasonCertificate, Note: why[:min(len(why), 200)], Decision: auditlog.Deny,
+	})
+}
+
+const reasonCertificate = "certificate"
 
 // recordedDevice is a device's client whose writes are put on record: what a report, or a first hello, has changed.
 type recordedDevice struct {

@@ -47,7 +47,7 @@ func (h *Hub) listen(ctx context.Context) error {
 		// Half as much again as hub/apiserver takes, so that who sends too much is told so, counted and put on record.
 		ReadHeaderTimeout: h.cfg.HeaderTime, IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 48 << 10,
 		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: 250, CountError: func(string) { h.metrics.Refused("http2") }},
-		ErrorLog:  quietTLS(h.log),
+		ErrorLog:  h.quietTLS(),
 		Protocols: webProtocols(), TLSNextProto: h.storeProtocol(ctx),
 	}
 	drained := make(chan error, 1)

@@ -19,7 +19,7 @@ type guards struct {
 // refusals are all reasons for which something is refused before it reaches the objects.
 func refusals() []string {
 	return []string{
-		"malformed", "unauthenticated", "forbidden", "too_large", "media", "slow_body", "busy", "audit", "http2",
+		"malformed", "unauthenticated", "forbidden", "too_large", "media", "slow_body", "busy", "audit", "http2", "certificate",
 		fair.ReasonQueueFull, fair.ReasonQueueWait, fair.ReasonShare, fair.ReasonConnections, fair.ReasonHandshakes, fair.ReasonSlowHandshake,
 		fair.ReasonSlowHeader, fair.ReasonStrangers, fair.ReasonOfIdentity, "other",
 	}

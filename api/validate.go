@@ -14,6 +14,7 @@ const (
 	MaxGraceSeconds = 3600
 	MaxTokenUses    = 100_000
 	maxMinReady     = 7 * 24 * 3600
+	maxLabels       = 256       // each selector looks at all of them
 	maxAnnotations  = 256 << 10 // bytes of keys and values, as Kubernetes
 )
 
@@ -162,6 +163,9 @@ func checkMeta(k *Kind, m *ObjectMeta) []FieldError {
 		errs = appendErr(errs, "metadata.namespace", CheckDNSLabel(m.Namespace))
 	} else if m.Namespace != "" {
 		errs = append(errs, FieldError{"metadata.namespace", k.Kind + " has no namespace; remove it"})
+	}
+	if n := len(m.Labels); n > maxLabels {
+		return append(errs, FieldError{"metadata.labels", fmt.Sprintf("are %d; the limit is %d: what nothing is selected by goes into annotations", n, maxLabels)})
 	}
 	errs = append(errs, checkLabels("metadata.labels", m.Labels)...)
 	errs = append(errs, checkAnnotations("metadata.annotations", m.Annotations)...)

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-fleet/drover/consensus"
 	"github.com/drover-fleet/drover/hub/apiserver"
 	"github.com/drover-fleet/drover/hub/enroll"
+	"github.com/drover-fleet/drover/hub/fair"
 	"github.com/drover-fleet/drover/hub/gateway/httpgw"
 	"github.com/drover-fleet/drover/store"
 )
@@ -43,7 +44,7 @@ func (h *Hub) listen(ctx context.Context) error {
 		return err
 	}
 	server := &http.Server{
-		Handler: handler, TLSConfig: h.keys.apiServer(h.conns.Known), ConnState: h.conns.State,
+		Handler: handler, TLSConfig: h.keys.apiServer(h.conns.Known), ConnState: h.conns.State, ConnContext: h.conns.Context,
 		// Half as much again as hub/apiserver takes, so that who sends too much is told so, counted and put on record.
 		ReadHeaderTimeout: h.cfg.HeaderTime, IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 48 << 10,
 		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: 250, CountError: func(string) { h.metrics.Refused("http2") }},
@@ -95,6 +96,7 @@ type router struct {
 }
 
 func (m router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	fair.Served(r.Context())
 	path := r.URL.Path
 	if serve, ok := m.members[path]; ok {
 		serve.ServeHTTP(w, r)

@@ -78,6 +78,9 @@ func (x *exchange) pipeline() error {
 	var err, lost error
 	x.route, lost = parseRoute(x.r)
 	if err := x.checkSize(); err != nil {
+		if id, unknown := x.s.identify(x.r); unknown == nil {
+			x.user = User{Identity: id} // for the record
+		}
 		return err
 	}
 	if x.user, err = x.s.authenticate(x.r, x.route); err != nil {

@@ -2,6 +2,7 @@ package fair
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -88,7 +89,8 @@ type conn struct {
 	source string
 
 	timedOut atomic.Bool // a read ended by a deadline
-	active   atomic.Bool // a request of it was read
+	served   atomic.Bool // the request under way has reached the handler
+	idle     atomic.Bool // between two requests
 
 	at, atSource *list.Element // in pending and bySource, or in strange
 	known        bool          // the handshake is done
@@ -276,15 +278,34 @@ func (l *Listener) State(raw net.Conn, s http.ConnState) {
 		return
 	}
 	switch s {
-	case http.StateActive:
-		c.active.Store(true)
+	case http.StateActive: // some of a request was read
+		c.idle.Store(false)
 		c.setBusy(true)
 	case http.StateIdle:
+		c.idle.Store(true)
+		c.served.Store(false)
 		c.setBusy(false)
 	case http.StateClosed:
-		if c.timedOut.Load() && !c.active.Load() {
+		if c.timedOut.Load() && !c.served.Load() && !c.idle.Load() {
 			c.slow()
 		}
+	}
+}
+
+type connKey struct{}
+
+// Context lets a request be joined to its connection; it is http.Server.ConnContext.
+func (l *Listener) Context(ctx context.Context, raw net.Conn) context.Context {
+	if t, ok := raw.(interface{ NetConn() net.Conn }); ok {
+		raw = t.NetConn()
+	}
+	return context.WithValue(ctx, connKey{}, raw)
+}
+
+// Served notes that a request has reached its handler, by the request's context.
+func Served(ctx context.Context) {
+	if c, ok := ctx.Value(connKey{}).(*conn); ok {
+		c.served.Store(true)
 	}
 }
 

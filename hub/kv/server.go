@@ -99,7 +99,7 @@ func (s *Server) Serve(ctx context.Context, conn *tls.Conn) error {
 	defer s.conns.Add(-1)
 	limits := s.Limits.withDefaults()
 	c := &serverConn{
-		s: s, cert: cert, limits: limits, out: newOutbox(conn), slots: make(chan struct{}, limits.UnderWay), lanes: make(chan struct{}, lanes),
+		s: s, cert: cert, limits: limits, out: newOutbox(conn), slots: make(chan struct{}, limits.UnderWay), lanes: make(chan struct{}, lanes), turn: make(chan struct{}, 1),
 		watches: map[uint64]context.CancelFunc{},
 	}
 	var group sync.WaitGroup
@@ -165,6 +165,7 @@ type serverConn struct {
 	out    *outbox
 	slots  chan struct{} // one a proposal or read under way
 	lanes  chan struct{} // one a read of the store
+	turn   chan struct{} // one slot: the watch that encodes
 
 	mu      sync.Mutex // guards watches
 	watches map[uint64]context.CancelFunc
@@ -402,11 +403,26 @@ func (c *serverConn) watch(ctx context.Context, id uint64, rq watchRequest) erro
 		if err != nil {
 			return err
 		}
-		body, err := c.s.sent.encode(&rq, &b)
-		if err != nil {
-			return fault.Internal.Errorf("encode events at revision %d: %w", b.Revision, err)
+		if err := c.send(ctx, id, &rq, &b); err != nil {
+			return err
 		}
-		c.out.room()
-		c.out.put(frame{id: id, kind: kindBatch, body: body})
 	}
+}
+
+// send encodes a batch once there is room for it, one watch at a time: whoever has thousands of watches and reads none of them has one
+// batch encoded ahead, not one for each.
+func (c *serverConn) send(ctx context.Context, id uint64, rq *watchRequest, b *store.Batch) error {
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c.out.room()
+	body, err := c.s.sent.encode(rq, b)
+	if err != nil {
+		return fault.Internal.Errorf("encode events at revision %d: %w", b.Revision, err)
+	}
+	c.out.put(frame{id: id, kind: kindBatch, body: body})
+	return nil
 }

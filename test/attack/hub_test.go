@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -61,6 +62,8 @@ type target struct {
 	web    *http.Client // an admin's
 	store  *kv.Client
 	sealer *registry.Sealer
+
+	operator *tls.Certificate // of who goes on working
 }
 
 func freeAddr(t *testing.T) string {
@@ -155,6 +158,31 @@ func (g *target) get(web *http.Client, path string) int {
 // counters are what the member has counted, by metric and label value.
 func (g *target) counters(metric, label string) map[string]float64 {
 	g.t.Helper()
+	out := map[string]float64{}
+	for _, m := range g.scrape()[metric].GetMetric() {
+		for _, l := range m.GetLabel() {
+			if l.GetName() == label {
+				out[l.GetValue()] += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return out
+}
+
+// gauges are what stands now, by class.
+func (g *target) gauges(metric string) map[string]float64 {
+	g.t.Helper()
+	out := map[string]float64{}
+	for _, m := range g.scrape()[metric].GetMetric() {
+		for _, l := range m.GetLabel() {
+			out[l.GetValue()] = m.GetGauge().GetValue()
+		}
+	}
+	return out
+}
+
+func (g *target) scrape() map[string]*dto.MetricFamily {
+	g.t.Helper()
 	rq, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, "https://"+g.addr+"/metrics", nil)
 	check(g.t, err)
 	resp, err := g.web.Do(rq)
@@ -165,15 +193,7 @@ func (g *target) counters(metric, label string) map[string]float64 {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
 	check(g.t, err)
-	out := map[string]float64{}
-	for _, m := range families[metric].GetMetric() {
-		for _, l := range m.GetLabel() {
-			if l.GetName() == label {
-				out[l.GetValue()] += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return out
+	return families
 }
 
 // recorded are the audit's records after a number.

@@ -36,7 +36,7 @@ type parameter struct {
 	Schema      *schema `json:"schema,omitempty"` // version 3; of a body in version 2
 }
 
-// methodsOf lists what can be done at a kind's two paths: method, action, and the query's parameters.
+// method is one thing that can be done at one of a kind's two paths, with the query's parameters.
 type method struct {
 	http, action string
 	collection   bool
@@ -97,9 +97,16 @@ func parameterDoc(name string) (typ, help string) {
 	return "string", ""
 }
 
-func bodyTypes(m method) []string {
-	if m.http == http.MethodPatch {
+// bodyTypes are what an operation takes. kubectl sends a strategic merge patch to whatever lists one.
+func bodyTypes(m method, k *api.Kind) []string {
+	own := k.Group() == api.Group
+	switch {
+	case m.http == http.MethodPatch && own:
+		return []string{jsonPatch, mergePatch, applyPatch}
+	case m.http == http.MethodPatch:
 		return []string{jsonPatch, mergePatch, strategicPatch, applyPatch}
+	case own:
+		return []string{"application/json", "application/yaml"}
 	}
 	return []string{"application/json", "application/yaml", protobufMedia}
 }
@@ -153,7 +160,7 @@ func operationOf(m method, k *api.Kind, ref *schema, v3 bool) operation {
 		op.Responses = map[string]answer{"200": {Description: "OK", Content: object{"application/json": object{"schema": ref}}}}
 		if writes {
 			content := object{}
-			for _, media := range bodyTypes(m) {
+			for _, media := range bodyTypes(m, k) {
 				content[media] = object{"schema": ref}
 			}
 			op.Body = object{"content": content, "required": true}
@@ -163,7 +170,7 @@ func operationOf(m method, k *api.Kind, ref *schema, v3 bool) operation {
 	op.Responses = map[string]answer{"200": {Description: "OK", Schema: ref}}
 	op.Produces = []string{"application/json"}
 	if writes {
-		op.Consumes = bodyTypes(m)
+		op.Consumes = bodyTypes(m, k)
 		op.Parameters = append(op.Parameters, parameter{Name: "body", In: "body", Required: true, Schema: ref})
 	}
 	return op

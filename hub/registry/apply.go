@@ -156,6 +156,7 @@ func ownableConfig(config api.Object) (*typed.TypedValue, error) {
 	if err != nil {
 		return nil, err
 	}
+	dropNulls(m) // what a type always writes, and nobody gave
 	full := config.DeepCopyObject()
 	api.Default(full)
 	defaulted, err := asMap(full)
@@ -164,6 +165,22 @@ func ownableConfig(config api.Object) (*typed.TypedValue, error) {
 	}
 	takeLists(m, defaulted)
 	return ownableMap(m)
+}
+
+// dropNulls removes nulls, and the maps that held nothing else.
+func dropNulls(m map[string]any) {
+	for k, v := range m {
+		sub, isMap := v.(map[string]any)
+		if isMap && len(sub) > 0 {
+			dropNulls(sub)
+			if len(sub) == 0 {
+				delete(m, k)
+			}
+		}
+		if v == nil {
+			delete(m, k)
+		}
+	}
 }
 
 func takeLists(into, from map[string]any) {

@@ -29,6 +29,9 @@ func (x *exchange) why() error {
 	if ref.Name == "" || k.Namespaced != (ref.Namespace != "") {
 		return fault.BadRequest.Errorf("%s: give name, and namespace exactly where the kind has one", k.Plural)
 	}
+	if err := x.may(on(ref, "get", "")); err != nil {
+		return err
+	}
 	limit := whyDefault
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)

@@ -8,7 +8,7 @@ STATIC   := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 # Everything but what needs real processes (e2e) or a file system of its own (power), or judges the tree itself (arch).
 UNIT     := $(shell $(GO) list ./... 2>/dev/null | grep -v -e /test/e2e -e /test/arch -e /test/power -e /test/chaos)
 
-.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos catchup kills fuzz sec vuln lint arch bench-agent bench-api bench-idle bench-store clean sets
+.PHONY: build build-arm demo demo-down test sim sim-plants e2e power chaos catchup kills fuzz sec vuln conventions lint arch bench-agent bench-api bench-idle bench-store clean sets
 
 build: ## the three programs, static, for this machine
 	@$(STATIC) -o bin/ ./cmd/...
@@ -76,6 +76,9 @@ sec: $(TOOLS)/golangci-lint-$(LINT_VER) ## gosec, clean: each exclusion stands w
 VULN_VER := v1.9.0
 vuln: ## known vulnerabilities of what is called: needs vuln.go.dev, or a copy of its database in GOVULNDB (file:///...)
 	@$(GO) run golang.org/x/vuln/cmd/govulncheck@$(VULN_VER) $(if $(GOVULNDB),-db $(GOVULNDB)) ./...
+
+conventions: ## the table of API conventions tried on every kind
+	@$(GO) test -count=1 -v -run Conventions ./test/conventions
 
 lint: $(TOOLS)/golangci-lint-$(LINT_VER)
 	@$< run ./...

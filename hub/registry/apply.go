@@ -157,6 +157,9 @@ func ownableConfig(config api.Object) (*typed.TypedValue, error) {
 		return nil, err
 	}
 	dropNulls(m) // what a type always writes, and nobody gave
+	if !hasLists(m) {
+		return ownableMap(m)
+	}
 	full := config.DeepCopyObject()
 	api.Default(full)
 	defaulted, err := asMap(full)
@@ -181,6 +184,20 @@ func dropNulls(m map[string]any) {
 			delete(m, k)
 		}
 	}
+}
+
+func hasLists(m map[string]any) bool {
+	for _, v := range m {
+		switch t := v.(type) {
+		case []any:
+			return true
+		case map[string]any:
+			if hasLists(t) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func takeLists(into, from map[string]any) {

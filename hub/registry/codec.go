@@ -41,13 +41,18 @@ func decodeStored(ref api.Ref, value []byte) (api.Object, error) {
 	return obj, nil
 }
 
-// plain is the object's JSON as compared for change: everything but the resourceVersion. It may hold secrets. The object may be
-// shared with readers, so it is not touched, not even for a moment.
+// plain is the object's JSON as compared for change: everything but the resourceVersion. It may hold secrets.
 func plain(obj api.Object) ([]byte, error) {
+	return marshalWith(obj, func(m *api.ObjectMeta) { m.ResourceVersion = "" })
+}
+
+// marshalWith writes the object with other metadata than it has. It may be shared with readers, so it is not touched, not even for a
+// moment.
+func marshalWith(obj api.Object, change func(*api.ObjectMeta)) ([]byte, error) {
 	v := reflect.New(reflect.TypeOf(obj).Elem())
 	v.Elem().Set(reflect.ValueOf(obj).Elem())
 	shallow := v.Interface().(api.Object)
-	shallow.Meta().ResourceVersion = ""
+	change(shallow.Meta())
 	b, err := json.Marshal(shallow)
 	if err != nil {
 		return nil, fault.BadRequest.Errorf("object cannot be written as JSON: %w", err)
@@ -219,12 +224,13 @@ func plainNumbers(v any) any {
 	return v
 }
 
-// asMap is the object as JSON's maps and lists, for diffs and field ownership.
+// asMap is the object as JSON's maps and lists, for diffs and field ownership: without who owns what, which concerns neither and is often
+// the larger part.
 func asMap(obj api.Object) (map[string]any, error) {
 	if obj == nil {
 		return map[string]any{}, nil
 	}
-	b, err := plain(obj)
+	b, err := marshalWith(obj, func(m *api.ObjectMeta) { m.ResourceVersion, m.ManagedFields = "", nil })
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"sync"
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/api/wire"
@@ -22,8 +23,9 @@ import (
 
 // apiSession speaks the operators' HTTPS API: a key is a ConfigMap, a batch a transaction.
 type apiSession struct {
-	base string
-	http *http.Client
+	base  string
+	http  *http.Client
+	since func(context.Context) (string, error) // a revision to watch from, asked for once
 }
 
 func dialAPI(_ context.Context, s *load.Spec, endpoint string) (load.Session, error) {
@@ -32,7 +34,19 @@ func dialAPI(_ context.Context, s *load.Spec, endpoint string) (load.Session, er
 		return nil, err
 	}
 	t := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, MaxConnsPerHost: 1}
-	return apiSession{base: "https://" + endpoint, http: &http.Client{Transport: t}}, nil
+	c := apiSession{base: "https://" + endpoint, http: &http.Client{Transport: t}}
+	var mu sync.Mutex
+	var known string
+	c.since = func(ctx context.Context) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		var err error
+		if known == "" {
+			known, err = c.newest(ctx)
+		}
+		return known, err
+	}
+	return c, nil
 }
 
 func clientTLS(s *load.Spec) (*tls.Config, error) {
@@ -79,8 +93,8 @@ func (s apiSession) Apply(ctx context.Context, key string, value []byte) error {
 	return err
 }
 
-// itemMark begins the metadata of each item of a list as the hub writes it.
-var itemMark = []byte(`"metadata":{"name":"`)
+// itemMark stands once in each item of a list as the hub writes it.
+var itemMark = []byte(`"kind":"ConfigMap",`)
 
 // List reads all ConfigMaps in one answer, compressed as Go's clients ask for it, and counts its items without decoding them: what a
 // client makes of an answer is not the hub's time. The prefix is that of all of them.
@@ -192,7 +206,7 @@ func (s apiSession) sendAs(ctx context.Context, method, path, media string, body
 }
 
 func (s apiSession) Watch(ctx context.Context, key string, prefix bool, ready func(), event func([]byte)) error {
-	since, err := s.newest(ctx)
+	since, err := s.since(ctx)
 	if err != nil {
 		return err
 	}

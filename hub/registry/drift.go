@@ -29,15 +29,16 @@ func (p *plan) contend(w *write, applied bool, cur, obj api.Object, before, afte
 	if cur == nil {
 		return nil
 	}
-	was, err := asMap(cur)
-	if err != nil {
-		return err
+	n := notes{p: p}
+	if len(api.ContendedNotes(cur)) > 0 || othersApplied(before, w.manager) { // else no value is compared
+		var err error
+		if n.was, err = asMap(cur); err != nil {
+			return err
+		}
+		if n.is, err = asMap(obj); err != nil {
+			return err
+		}
 	}
-	is, err := asMap(obj)
-	if err != nil {
-		return err
-	}
-	n := notes{p: p, was: was, is: is}
 	if base := w.entry.base; base != nil {
 		n.after = base.ModRevision.String()
 	}
@@ -69,6 +70,15 @@ func (p *plan) contend(w *write, applied bool, cur, obj api.Object, before, afte
 		generation++
 	}
 	return n.write(obj, generation, api.TimeOf(p.c.r.o.Now()))
+}
+
+func othersApplied(managers fieldpath.ManagedFields, me string) bool {
+	for key := range managers {
+		if k := parseManagerKey(key); k.operation == operationApply && k.manager != me {
+			return true
+		}
+	}
+	return false
 }
 
 // notes are those of one object in the making.

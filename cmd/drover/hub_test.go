@@ -30,6 +30,7 @@ import (
 	"github.com/drover-fleet/drover/client/remote"
 	"github.com/drover-fleet/drover/hub/admission"
 	"github.com/drover-fleet/drover/hub/apiserver"
+	"github.com/drover-fleet/drover/hub/audit"
 	"github.com/drover-fleet/drover/hub/registry"
 	"github.com/drover-fleet/drover/store/mvcc"
 )
@@ -97,6 +98,7 @@ type hub struct {
 	t      testing.TB
 	ca     *authority
 	reg    *registry.Registry
+	audit  *audit.Log
 	server *httptest.Server
 	config string // path of an administrator's kubeconfig
 	cause  string // revision that the last write with a cause gave
@@ -124,7 +126,11 @@ func startHub(t testing.TB) *hub {
 	h.reg, err = registry.New(registry.Local(s), registry.Options{Sealer: sealer, Admit: admit})
 	must(t, err)
 	must(t, registry.EnsureNamespace(t.Context(), h.as("hub:h1"), api.DefaultNS))
+	h.audit, err = audit.Open(audit.Config{Dir: t.TempDir(), Member: "h1"})
+	must(t, err)
+	t.Cleanup(func() { must(t, h.audit.Close()) })
 	handler, err := apiserver.New(apiserver.Config{
+		Audit: h.audit, AuditFiles: h.audit,
 		Clients: h.reg, Why: h.reg, Logs: deviceLogs{}, Contacts: contacts{}, Members: apiserver.MembersFunc(h.members), Operations: h.operations(),
 		Member: "h1", Version: "0.1.0", Logger: slog.New(slog.DiscardHandler),
 	})

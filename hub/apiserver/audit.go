@@ -197,7 +197,7 @@ func (x *exchange) outcome(took time.Duration) {
 		r.Decision = auditlog.Deny
 	case x.w.status == http.StatusGatewayTimeout && x.route.writes():
 		r.Reason = auditlog.ReasonUnknown
-	case x.r.Context().Err() == context.Canceled && x.s.cfg.Lasting.Err() == nil && !x.route.lasting():
+	case x.there.Err() != nil && !x.route.lasting():
 		r.Reason = auditlog.ReasonGone
 	}
 	x.s.cfg.Audit.Outcome(r)

@@ -43,7 +43,8 @@ type exchange struct {
 	route route
 
 	audited recorded
-	counted bool // its refusal is
+	there   context.Context // ends when the client goes away
+	counted bool            // its refusal is
 }
 
 // ServeHTTP is the pipeline. Each step either passes the request on or answers with a Status:
@@ -52,7 +53,7 @@ type exchange struct {
 //
 // The registry's part is reached through the client that Config.Clients gives for the user.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{s: s, r: r, w: newResponse(w, r, s.cfg.Limits.Write)}
+	x := &exchange{s: s, r: r, there: r.Context(), w: newResponse(w, r, s.cfg.Limits.Write)}
 	started := s.cfg.Now()
 	x.nameRequest()
 	defer func() {

@@ -3,10 +3,12 @@ package apiserver
 import (
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/client/remote"
+	"github.com/drover-fleet/drover/hub/registry"
 )
 
 // Links of a chain of causes that one answer holds.
@@ -44,6 +46,9 @@ func (x *exchange) why() error {
 	if err != nil {
 		return err
 	}
+	if err := x.mask(chain.Links, chain.Effects); err != nil {
+		return err
+	}
 	return x.w.json(http.StatusOK, chain)
 }
 
@@ -60,4 +65,48 @@ func (x *exchange) members() error {
 		all = []remote.Member{}
 	}
 	return x.w.json(http.StatusOK, remote.MemberList{Items: all})
+}
+
+// mask leaves of links to objects that the asker may not get only the kind and the revision.
+func (x *exchange) mask(chains ...[]registry.Link) error {
+	may := map[string]bool{}
+	for _, links := range chains {
+		for i := range links {
+			title := links[i].Object
+			ok, known := may[title]
+			if !known {
+				var err error
+				if ok, err = x.mayGetTitled(title); err != nil {
+					return err
+				}
+				may[title] = ok
+			}
+			if !ok {
+				kind, _, _ := strings.Cut(title, " ")
+				links[i] = registry.Link{Revision: links[i].Revision, Object: kind, Depth: links[i].Depth}
+			}
+		}
+	}
+	return nil
+}
+
+// mayGetTitled judges an object by its title in the journal, as "Workload default/camera". What is no object's is for admins.
+func (x *exchange) mayGetTitled(title string) (bool, error) {
+	if x.user.IsAdmin() {
+		return true, nil
+	}
+	name, rest, _ := strings.Cut(title, " ")
+	for _, k := range api.Kinds() {
+		if k.Kind != name || rest == "" {
+			continue
+		}
+		ref := api.Ref{Kind: k, Name: rest}
+		if k.Namespaced {
+			ref.Namespace, ref.Name, _ = strings.Cut(rest, "/")
+		}
+		a := on(ref, "get", "")
+		d, err := x.s.cfg.Access.Authorize(&x.user.Identity, &a)
+		return d.Allowed, err
+	}
+	return false, nil
 }

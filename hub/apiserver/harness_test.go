@@ -26,6 +26,7 @@ import (
 	"github.com/drover-fleet/drover/api/wire"
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/remote"
+	"github.com/drover-fleet/drover/hub/access"
 	"github.com/drover-fleet/drover/hub/admission"
 	"github.com/drover-fleet/drover/hub/apiserver"
 	"github.com/drover-fleet/drover/hub/registry"
@@ -118,6 +119,8 @@ type hub struct {
 	ca      *authority
 	backend *registry.LocalBackend
 	reg     *registry.Registry
+	sealer  *registry.Sealer
+	access  *access.Policy
 	images  *fakeImages
 	logs    *syncBuffer
 	server  *httptest.Server
@@ -166,9 +169,9 @@ func (s *syncBuffer) String() string {
 // startHub serves a fresh hub; change may alter the configuration first.
 func startHub(t *testing.T, change func(*apiserver.Config)) *hub {
 	t.Helper()
-	h := &hub{t: t, ca: newAuthority(t), images: &fakeImages{known: map[string]error{}}, logs: new(syncBuffer)}
+	h := &hub{t: t, ca: newAuthority(t), access: access.NewPolicy(), images: &fakeImages{known: map[string]error{}}, logs: new(syncBuffer)}
 	h.openRegistry()
-	cfg := apiserver.Config{Clients: h.reg, Why: h.reg, Version: "0.1.0", Member: "h1", Logger: slog.New(slog.NewTextHandler(h.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	cfg := apiserver.Config{Clients: h.reg, Why: h.reg, Access: h.access, Version: "0.1.0", Member: "h1", Logger: slog.New(slog.NewTextHandler(h.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	if change != nil {
 		change(&cfg)
 	}
@@ -190,7 +193,8 @@ func (h *hub) openRegistry() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admit, err := admission.New(admission.Config{Images: h.images, Logger: slog.New(slog.DiscardHandler)})
+	h.sealer = sealer
+	admit, err := admission.New(admission.Config{Images: h.images, Access: h.access, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -279,7 +280,7 @@ func readProtoField(out map[string]any, name, typ string, wire protowire.Type, b
 	return size, err
 }
 
-var errProtoType = fault.BadRequest.Errorf("the field is cut off or of another type")
+var errProtoType = errors.New("the field is cut off or of another type")
 
 // protoEntry reads one pair of a map: key = 1, value = 2, either absent when empty.
 func protoEntry(out map[string]any, name, typ string, data []byte) error {
@@ -318,7 +319,7 @@ func protoEntry(out map[string]any, name, typ string, data []byte) error {
 	return nil
 }
 
-var errProtoText = fault.BadRequest.Errorf("the text is not UTF-8")
+var errProtoText = errors.New("the text is not UTF-8")
 
 // protoValue reads a value of the types that are written with their length. An empty message is nil, as if it were absent.
 func protoValue(typ string, data []byte) (any, error) {

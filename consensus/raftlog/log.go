@@ -1,6 +1,7 @@
 package raftlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -56,7 +57,22 @@ func Open(path string) (*Log, error) {
 	return l, nil
 }
 
+// refuseForeign looks before anything is written: a bbolt file of something else stays as it is.
+func (l *Log) refuseForeign() error {
+	return l.db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
+			if !bytes.Equal(name, bucketLog) && !bytes.Equal(name, bucketMeta) {
+				return fmt.Errorf("it is no Raft log: it holds %.40q", name)
+			}
+			return nil
+		})
+	})
+}
+
 func (l *Log) load() error {
+	if err := l.refuseForeign(); err != nil {
+		return err
+	}
 	err := l.db.Update(func(tx *bbolt.Tx) error {
 		if _, err := tx.CreateBucketIfNotExists(bucketLog); err != nil {
 			return err

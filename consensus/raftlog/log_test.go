@@ -1,12 +1,16 @@
 package raftlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 )
@@ -195,5 +199,30 @@ func TestCreateRefusesADirectoryThatIsTaken(t *testing.T) {
 	err := Create(path, Identity{ID: 9, Name: "h2"}, nil, Conf{})
 	if !errors.Is(err, ErrNotEmpty) {
 		t.Errorf("create: %v, want %v", err, ErrNotEmpty)
+	}
+}
+
+func TestAFileOfSomethingElseIsRefusedAndNotTouched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "raft.db")
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("photos"))
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := Open(path); err == nil || !strings.Contains(err.Error(), `no Raft log: it holds "photos"`) {
+		t.Errorf("got %v, %v; want a refusal that names what is there", l, err)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file was changed (%v)", err)
 	}
 }

@@ -143,6 +143,10 @@ func failureOf(err error) *failure {
 		}
 	}
 	f.Class, f.RetryAfter = string(fault.ClassOf(err)), fault.RetryAfter(err)
+	var full *store.QuotaError
+	if errors.As(err, &full) {
+		f.Class = string(fault.TooLarge) // as by every other door of the hub
+	}
 	return f
 }
 

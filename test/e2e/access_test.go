@@ -32,12 +32,12 @@ kind: ServiceAccount
 metadata: {name: e2e-ci}
 `
 
-// people gives the fleet colleagues with the ready-made roles, and returns each one's config. A binding counts on every member a moment
-// after it was written.
-func (f *fleet) people(t *testing.T) map[string]string {
+// people gives the fleet colleagues with the ready-made roles, and returns each one's config and what takes the roles away again. A
+// binding counts on every member a moment after it was written.
+func (f *fleet) people(t *testing.T) (map[string]string, func()) {
 	t.Helper()
 	f.droverIn(t, 0, bindings, "apply", "-f", "-")
-	t.Cleanup(func() { f.drover(t, 0, "delete", "clusterrolebindings", "e2e-viewer", "e2e-installer", "e2e-operator") })
+	leave := func() { f.drover(t, 0, "delete", "clusterrolebindings", "e2e-viewer", "e2e-installer", "e2e-operator") }
 	configs := map[string]string{}
 	for name, groups := range map[string][]string{"vera": nil, "ines": nil, "otto": {"--group", "night-shift"}} {
 		configs[name] = filepath.Join(t.TempDir(), name)
@@ -53,12 +53,13 @@ func (f *fleet) people(t *testing.T) map[string]string {
 			return nil
 		})
 	}
-	return configs
+	return configs, leave
 }
 
 func TestPeopleMayWhatTheirRoleSays(t *testing.T) {
 	f := shared
-	configs := f.people(t)
+	configs, leave := f.people(t)
+	defer leave()
 	const denied = 9
 	manifest := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(manifest, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: e2e-shift}\ndata: {k: v}\n"), 0o600); err != nil {
@@ -101,7 +102,8 @@ func TestPeopleMayWhatTheirRoleSays(t *testing.T) {
 // TestServiceAccountLogsInByATokenUntilItIsDeleted: by the fingerprint of the CA, as a machine does that holds nothing else.
 func TestServiceAccountLogsInByATokenUntilItIsDeleted(t *testing.T) {
 	f := shared
-	f.people(t)
+	_, leave := f.people(t)
+	defer leave()
 	config := filepath.Join(t.TempDir(), "ci")
 	server := "https://" + f.Members[0].API
 	token := f.drover(t, 0, "auth", "token", "e2e-ci", "--for", "10m")

@@ -2,8 +2,10 @@ package rollout
 
 import (
 	"context"
+	"time"
 
 	"github.com/drover-fleet/drover/api"
+	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/cache"
 	"github.com/drover-fleet/drover/controllers/copies"
 	"github.com/drover-fleet/drover/controllers/reconcile"
@@ -52,12 +54,35 @@ func (l *loop) reconcile(ctx context.Context, rq reconcile.Request) (reconcile.R
 	if !ok || w.Metadata.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	p := makePlan(l.view(w))
+	v := l.view(w)
+	p := makePlan(v)
 	if p.cause == "" {
 		p.cause = rq.Cause
 	}
 	_, err := l.Write(ctx, p.cause, p.writes...)
+	if client.OverQuota(err) {
+		return l.wait(ctx, rq, v, err)
+	}
 	return reconcile.Result{After: p.after}, err
+}
+
+// quotaWait is how long until a batch that a quota did not let through is tried again.
+const quotaWait = 30 * time.Second
+
+// wait says in the rollout that its next batch asks for more than a quota allows. The copies stay as they are; the progress deadline
+// ends it like any other that gets no further.
+func (l *loop) wait(ctx context.Context, rq reconcile.Request, v view, refused error) (reconcile.Result, error) {
+	r := copies.Newest(v.rollouts)
+	if r == nil {
+		return reconcile.Result{}, refused
+	}
+	next := api.Copy(r)
+	next.Status.Cause = "the next copies wait: " + refused.Error()
+	if next.Status.Cause == r.Status.Cause {
+		return reconcile.Result{After: quotaWait}, nil
+	}
+	_, err := l.Write(ctx, rq.Cause, reconcile.Status(next))
+	return reconcile.Result{After: quotaWait}, err
 }
 
 func (l *loop) view(w *api.Workload) view {

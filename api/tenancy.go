@@ -90,10 +90,10 @@ const (
 )
 
 // Grant is what the pool allows on a device for which it counts.
-func (p *DevicePool) Grant() grant.Grant {
-	a := p.Spec.Allow
+func (o *DevicePool) Grant() grant.Grant {
+	a := o.Spec.Allow
 	return grant.Grant{
-		Pool: p.Metadata.Name, Namespaces: p.Spec.Namespaces, NoHostNetwork: a.HostNetwork != nil && !*a.HostNetwork,
+		Pool: o.Metadata.Name, Namespaces: o.Spec.Namespaces, NoHostNetwork: a.HostNetwork != nil && !*a.HostNetwork,
 		HostPorts: a.HostPorts, HostPaths: a.HostPaths, Devices: a.Devices, Privileged: a.Privileged,
 	}
 }

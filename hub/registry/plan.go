@@ -28,7 +28,7 @@ type plan struct {
 	ops           []store.Op
 	changed       []*entry // one per op
 	warnings      []string
-	sealedBy      *string // id of the key that seals; nil until it is needed
+	sealedBy      *string  // id of the key that seals; nil until it is needed
 	counted       []string // namespaces whose quotas the plan counts against
 }
 

@@ -190,7 +190,9 @@ func syncDir(path string) error {
 }
 
 // Seal encrypts plain by the first key. context says where the value belongs; Open needs the same.
-func (s *Sealer) Seal(plain []byte, context string) ([]byte, error) { return s.SealBy("", plain, context) }
+func (s *Sealer) Seal(plain []byte, context string) ([]byte, error) {
+	return s.SealBy("", plain, context)
+}
 
 // SealBy encrypts by the key of the id; "" is the first.
 func (s *Sealer) SealBy(id string, plain []byte, context string) ([]byte, error) {

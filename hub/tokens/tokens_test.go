@@ -302,7 +302,7 @@ func BenchmarkVerify(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Close()
+	b.Cleanup(func() { _ = s.Close() })
 	sealer, _ := registry.NewSealer(make([]byte, 32))
 	local := registry.Local(s)
 	reg, err := registry.New(local, registry.Options{Sealer: sealer})

@@ -108,3 +108,17 @@ func (c *Client) Logs(ctx context.Context, namespace, assignment string, o LogOp
 	}
 	return resp.Body, nil
 }
+
+// Metrics reads what the member that answers first tells Prometheus, at most most bytes of it.
+func (c *Client) Metrics(ctx context.Context, most int64) ([]byte, error) {
+	resp, err := c.do(ctx, call{method: http.MethodGet, path: "/metrics", accept: "text/plain"})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	if err != nil {
+		return nil, fault.Unreachable.Errorf("read metrics: %w", err)
+	}
+	return b, nil
+}

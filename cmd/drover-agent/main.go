@@ -35,9 +35,15 @@ const (
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == secretenv.Mode { // in a container: see package secretenv
+		// Only of this program: what it becomes is dumped, or not, as its image and its user want it.
+		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 		code, err := secretenv.Init(os.Args[2:])
 		fmt.Fprintln(os.Stderr, "drover: start in container:", err)
 		os.Exit(code)
+	}
+	if err := keepMemory(); err != nil {
+		fmt.Fprintln(os.Stderr, "drover-agent:", err)
+		os.Exit(exitError)
 	}
 	debug.SetMemoryLimit(memoryLimit)
 	debug.SetGCPercent(gcPercent)

@@ -44,6 +44,10 @@ const exitCodes = `EXIT CODES:
 `
 
 func main() {
+	if err := keepMemory(); err != nil {
+		fmt.Fprintln(os.Stderr, "drover-hub:", err)
+		os.Exit(fault.ExitError)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := app().RunContext(ctx, os.Args)
 	stop()

@@ -106,7 +106,7 @@ func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
 		},
 		Commands: []*cli.Command{
 			applyCommand(), diffCommand(), getCommand(), describeCommand(), deleteCommand(), rolloutCommand(), logsCommand(), labelCommand(),
-			waitCommand(), whyCommand(), auditCommand(), tokenCommand(), hubCommand(), approveCommand(), denyCommand(),
+			waitCommand(), whyCommand(), auditCommand(), tokenCommand(), hubCommand(), debugCommand(), approveCommand(), denyCommand(),
 			loginCommand(), logoutCommand(), contextCommand(), authCommand(), kubeconfigCommand(), versionCommand(),
 		},
 	}

@@ -64,7 +64,7 @@ func snapshotSave(c *cli.Context) error {
 	if s, err := hub.remote.HubStatus(c.Context); err == nil && s.Leader == "" {
 		fmt.Fprintf(c.App.ErrWriter, "warning: no leader is known: this is what member %s holds, and it may lack what was written last\n", plain(info.Header.Member))
 	}
-	fmt.Fprintln(c.App.ErrWriter, "to restore it the sealing key is needed too: drover-hub key export saves it, once for the life of the hub")
+	fmt.Fprintln(c.App.ErrWriter, "to restore it the sealing key is needed too: drover-hub key export saves it, anew after each change of the key")
 	return sayBackup(c.App.Writer, file, info)
 }
 

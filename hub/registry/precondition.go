@@ -61,19 +61,20 @@ func (p *plan) holdObject(c client.Precondition) error {
 		return err
 	}
 	e.guard = true
-	switch stands := ""; {
-	case e.base != nil:
-		if stands = e.base.ModRevision.String(); stands == c.ResourceVersion {
+	if e.base == nil {
+		if c.ResourceVersion == "" {
 			return nil
 		}
-		if c.ResourceVersion == "" {
-			return planMoved(c.Ref, "has been created meanwhile")
-		}
-		return planMoved(c.Ref, fmt.Sprintf("has changed meanwhile: it is at resourceVersion %s, not %s", stands, c.ResourceVersion))
-	case c.ResourceVersion != "":
 		return planMoved(c.Ref, "has been deleted meanwhile")
 	}
-	return nil
+	switch stands := e.base.ModRevision.String(); c.ResourceVersion {
+	case stands:
+		return nil
+	case "":
+		return planMoved(c.Ref, "has been created meanwhile")
+	default:
+		return planMoved(c.Ref, fmt.Sprintf("has changed meanwhile: it is at resourceVersion %s, not %s", stands, c.ResourceVersion))
+	}
 }
 
 // holdSelection demands that nothing but what it names belongs to the selection, now and when the command is applied: then nothing of

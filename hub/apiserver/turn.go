@@ -68,7 +68,7 @@ const (
 func (x *exchange) cost() int {
 	switch {
 	case x.route.verb == "list":
-		return 1 + int(x.s.lists.of(x.listKey(), x.route.ref.Kind.Plural)/costBytes)
+		return 1 + x.s.lists.of(x.listKey(), x.route.ref.Kind.Plural)/costBytes
 	case x.route.kind == routeAudit:
 		return auditCost
 	case x.route.kind == routeTransactions:

@@ -156,7 +156,7 @@ func (x *exchange) answers(tx *client.Transaction, results []client.TxResult) ([
 	out := make([]api.Object, len(results))
 	for i, res := range results {
 		out[i] = res.Object
-		if tx.Items[i].Verb == client.TxCreate {
+		if tx.Items[i].Verb == client.TxCreate && !x.repeated {
 			continue
 		}
 		ref, ok := api.RefOf(res.Object)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -107,6 +108,11 @@ func (o patchOp) check() error {
 		return fmt.Errorf("op %q: want add, remove, replace, move, copy or test", clip(o.Op))
 	}
 	return nil
+}
+
+// read reports whether an operation depends on a value of the document.
+func (ops patchOps) read() bool {
+	return slices.ContainsFunc(ops, func(o patchOp) bool { return o.Op == "test" || o.Op == "copy" || o.Op == "move" })
 }
 
 // apply does all operations in order, or none that shows: an error means that the document is not used.

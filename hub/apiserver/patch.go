@@ -48,11 +48,28 @@ func (x *exchange) patchWith(media string) error {
 	if err != nil {
 		return err
 	}
+	if media == jsonPatch {
+		ops, err := parseJSONPatch(body)
+		if err != nil {
+			return err
+		}
+		return x.patchByOps(ops)
+	}
 	change, err := newEdit(media, body)
 	if err != nil {
 		return err
 	}
 	return x.patchBy(change)
+}
+
+// patchByOps: what a patch tests, copies or moves it reads, and a refusal of what came of it may repeat it. So that takes the right to get.
+func (x *exchange) patchByOps(ops patchOps) error {
+	if ops.read() {
+		if err := x.may(on(x.route.ref, "get", "")); err != nil {
+			return err
+		}
+	}
+	return x.patchBy(ops.apply)
 }
 
 // patchBy is a read-modify-write. Where the patch gives no resourceVersion the one that was read is the precondition, and

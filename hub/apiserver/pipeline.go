@@ -45,6 +45,8 @@ type exchange struct {
 	audited recorded
 	there   context.Context // ends when the client goes away
 	counted bool            // its refusal is
+
+	repeated bool // the write was done before: it answers with what stands, not with what the request holds
 }
 
 // ServeHTTP is the pipeline. Each step either passes the request on or answers with a Status:

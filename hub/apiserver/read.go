@@ -42,7 +42,7 @@ func getOptions(rv string) client.GetOptions {
 // sendObject answers with one object in the form that was asked for.
 func (x *exchange) sendObject(status int, render *renderer, obj api.Object) error {
 	x.answered(obj)
-	if x.route.kind == routeObjects && x.route.writes() && x.route.verb != "create" {
+	if x.route.kind == routeObjects && x.route.writes() && (x.route.verb != "create" || x.repeated) {
 		var err error
 		if obj, err = x.shown(x.route.ref, obj); err != nil {
 			return err

@@ -155,6 +155,56 @@ func TestARightToWriteIsNoWayToRead(t *testing.T) {
 	e.want(403, e.get(secretsIn+"/s"))
 }
 
+// TestAPatchThatReadsNeedsTheRightToGet: a test tells whether a guess is right, and a value that is copied to where it does not belong comes
+// back in the refusal.
+func TestAPatchThatReadsNeedsTheRightToGet(t *testing.T) {
+	h := startHub(t, nil)
+	h.allow("default", user("eve"), can("update,patch", "", "secrets"))
+	h.allow("default", user("rob"), can("get,patch", "", "secrets"))
+	a, e, r := h.admin(), h.as("eve", "night-shift"), h.as("rob", "night-shift")
+	a.want(201, a.send("POST", secretsIn, `{"metadata":{"name":"s"},"data":{"k":"Y2FuYXJ5"}}`))
+	patch := func(b *browser, ops string) reply {
+		return b.send("PATCH", secretsIn+"/s?dryRun=All", "["+ops+"]", kindOf("application/json-patch+json")...)
+	}
+	for name, op := range map[string]string{
+		"test, right": `{"op":"test","path":"/data/k","value":"Y2FuYXJ5"}`,
+		"test, wrong": `{"op":"test","path":"/data/k","value":"x"}`,
+		"copy":        `{"op":"copy","from":"/data/k","path":"/metadata/name"}`,
+		"move":        `{"op":"move","from":"/data/k","path":"/kind"}`,
+		"later":       `{"op":"add","path":"/metadata/labels","value":{}},{"op":"copy","from":"/data/k","path":"/metadata/labels/a b"}`,
+	} {
+		if got := patch(e, op); got.code != 403 || strings.Contains(got.body, "Y2FuYXJ5") {
+			t.Errorf("%s: got %d %s, want 403 without the value", name, got.code, got.body)
+		}
+	}
+	e.want(200, patch(e, `{"op":"replace","path":"/data/k","value":"eHg="}`))
+	r.want(200, patch(r, `{"op":"test","path":"/data/k","value":"Y2FuYXJ5"}`))
+}
+
+// TestARepeatedRequestTellsNobodyWhatTheyMayNotGet: request ids stand in journals and logs.
+func TestARepeatedRequestTellsNobodyWhatTheyMayNotGet(t *testing.T) {
+	h := startHub(t, nil)
+	h.allow("default", user("eve"), can("create,update", "", "secrets"))
+	a, e := h.admin(), h.as("eve", "night-shift")
+	again := []string{remote.HeaderRequestID, "id-0123456789abcdef"}
+	const (
+		mine = `{"metadata":{"name":"s"},"data":{"k":"bWluZQ=="}}`
+		tx   = `{"items":[{"verb":"create","object":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"default"}}}]}`
+	)
+	a.want(201, a.send("POST", secretsIn, `{"metadata":{"name":"theirs"},"data":{"k":"Y2FuYXJ5"}}`, again...))
+	if r := e.send("POST", secretsIn, `{"metadata":{"name":"theirs"}}`, again...); r.code != 409 || strings.Contains(r.body, "Y2FuYXJ5") {
+		t.Errorf("another's request: got %d %s, want 409 without the value", r.code, r.body)
+	}
+	e.want(201, e.send("POST", secretsIn, mine, again...))
+	a.want(200, a.send("PATCH", secretsIn+"/s", `{"data":{"k":"Y2FuYXJ5"}}`, kindOf(merges)...))
+	if r := e.send("POST", secretsIn, mine, again...); r.code != 201 || strings.Contains(r.body, "Y2FuYXJ5") {
+		t.Errorf("one's own request, after others wrote: got %d %s, want 201 without the value", r.code, r.body)
+	}
+	if r := e.send("POST", remote.PathTransactions, tx, again...); r.code != 200 || strings.Contains(r.body, "Y2FuYXJ5") {
+		t.Errorf("the same in a transaction: got %d %s, want 200 without the value", r.code, r.body)
+	}
+}
+
 // TestNobodyGrantsMoreThanTheyHold: mallory may write roles and bindings by every verb, and reads config maps.
 func TestNobodyGrantsMoreThanTheyHold(t *testing.T) {
 	h := startHub(t, nil)

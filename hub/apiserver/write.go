@@ -15,9 +15,9 @@ import (
 // maxRaces is how often a read-modify-write of this package is repeated when others write in between.
 const maxRaces = 8
 
-// writeContext has admission's warnings put into the answer's headers.
+// writeContext has admission's warnings put into the answer's headers, and a repeated write noticed.
 func (x *exchange) writeContext() context.Context {
-	return registry.WithWarnings(x.r.Context(), x.w.warn)
+	return registry.WithRepeat(registry.WithWarnings(x.r.Context(), x.w.warn), func() { x.repeated = true })
 }
 
 func (x *exchange) create() error {

@@ -154,3 +154,10 @@ func sendWarnings(ctx context.Context, warnings []string) {
 		}
 	}
 }
+
+type repeatKey struct{}
+
+// WithRepeat has tell called when a write under the context was done before, so that its answer is of now and not of what it carried.
+func WithRepeat(ctx context.Context, tell func()) context.Context {
+	return context.WithValue(ctx, repeatKey{}, tell)
+}

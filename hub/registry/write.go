@@ -249,7 +249,8 @@ func (c *actorClient) command(rq *request, p *plan) *store.Command {
 const maxRequestRecords = 1024
 
 // alreadyDone finds out whether a refusal comes from the request's own earlier success, whose answer was lost on the way. A
-// request writes all of its objects at once, so one of them in the journal under its id speaks for all.
+// request writes all of its objects at once, so one of them in the journal under its id speaks for all. Ids are no secrets: only the
+// actor who made the request repeats it.
 func (c *actorClient) alreadyDone(ctx context.Context, rq *request, refused error) ([]client.TxResult, error) {
 	if c.actor.RequestID == "" || !fault.Is(refused, fault.AlreadyExists, fault.Conflict, fault.NotFound) {
 		return nil, refused
@@ -260,7 +261,7 @@ func (c *actorClient) alreadyDone(ctx context.Context, rq *request, refused erro
 	}
 	for _, rec := range recs {
 		for _, w := range rq.writes {
-			if w.ref.Name != "" && keyOf(w.ref) == rec.Key {
+			if w.ref.Name != "" && keyOf(w.ref) == rec.Key && rec.Actor == c.actor.Name {
 				return c.asStands(ctx, rq)
 			}
 		}
@@ -268,8 +269,11 @@ func (c *actorClient) alreadyDone(ctx context.Context, rq *request, refused erro
 	return nil, refused
 }
 
-// asStands answers for a request that was done before: with the objects as they are now.
+// asStands answers for a request that was done before: with the objects as they are now, which others may have changed since.
 func (c *actorClient) asStands(ctx context.Context, rq *request) ([]client.TxResult, error) {
+	if tell, ok := ctx.Value(repeatKey{}).(func()); ok {
+		tell()
+	}
 	v := newView(ctx, c.r)
 	out := make([]client.TxResult, 0, len(rq.writes))
 	for _, w := range rq.writes {

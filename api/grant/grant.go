@@ -125,7 +125,8 @@ func (g Grant) denial(n *Need, what, allowed string) *Denial {
 	return d
 }
 
-// Root is the allowed path that p is or lies below: the longest one. A path that is not absolute, or has a part "..", is below none.
+// Root is the allowed path that p is or lies below: the outermost one, since who may write there may have put a link in the place of one
+// within. A path that is not absolute, or has a part "..", is below none.
 func (g Grant) Root(p string) (root string, ok bool) {
 	p, clean := absolute(p)
 	if !clean {
@@ -133,7 +134,7 @@ func (g Grant) Root(p string) (root string, ok bool) {
 	}
 	for _, r := range g.HostPaths {
 		r, clean := absolute(r)
-		if clean && (p == r || r == "/" || strings.HasPrefix(p, r+"/")) && len(r) >= len(root) {
+		if clean && (p == r || r == "/" || strings.HasPrefix(p, r+"/")) && (!ok || len(r) < len(root)) {
 			root, ok = r, true
 		}
 	}

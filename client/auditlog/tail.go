@@ -61,7 +61,7 @@ func readTail(f File, after *Tail) (Tail, error) {
 	if known {
 		t.Next, t.Head = after.Next, after.Head
 	}
-	open := map[string]bool{}
+	open := map[string]int{} // receipts without an outcome: a client may use an id more than once
 	var order []string
 	torn := false
 	err := Lines(f.Path, 0, func(b []byte, end int64, whole bool) error {
@@ -83,19 +83,22 @@ func readTail(f File, after *Tail) (Tail, error) {
 		switch {
 		case l.RequestID == "":
 		case l.Stage == Receipt:
-			if !open[l.RequestID] {
+			if open[l.RequestID] == 0 {
 				order = append(order, l.RequestID)
 			}
-			open[l.RequestID] = true
+			open[l.RequestID]++
+		case l.Stage == Outcome && open[l.RequestID] > 1:
+			open[l.RequestID]--
 		case l.Stage == Outcome:
 			delete(open, l.RequestID)
 		}
 		return nil
 	})
 	for _, id := range order {
-		if open[id] {
+		for range open[id] {
 			t.Open = append(t.Open, id)
 		}
+		delete(open, id) // which may have been opened anew
 	}
 	return t, err
 }

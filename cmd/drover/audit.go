@@ -243,17 +243,23 @@ func listAudit(c *cli.Context, members []*oneMember, q auditlog.Query, limit int
 	return missing(c.App.ErrWriter, members)
 }
 
-// told leaves out receipts whose outcome is there too.
+// told leaves out receipts whose outcome is there too. A client may use a request's id more than once: as many receipts go as there are
+// outcomes of the same asker.
 func told(all []auditlog.Record) []auditlog.Record {
-	type key struct{ member, id string }
-	done := map[key]bool{}
+	type key struct{ member, actor, id string }
+	done := map[key]int{}
 	for _, r := range all {
 		if r.Stage == auditlog.Outcome {
-			done[key{r.Member, r.RequestID}] = true
+			done[key{r.Member, r.Actor, r.RequestID}]++
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(r auditlog.Record) bool {
-		return r.Stage == auditlog.Receipt && done[key{r.Member, r.RequestID}]
+		of := key{r.Member, r.Actor, r.RequestID}
+		if r.Stage != auditlog.Receipt || done[of] == 0 {
+			return false
+		}
+		done[of]--
+		return true
 	})
 }
 

@@ -15,6 +15,7 @@ type disk interface {
 	open(path string, create bool) (file, error) // for appending; create: it must be new
 	reserve(path string, bytes int64) error
 	remove(path string) error
+	setAside(path string) error // renames a file that must not be written to, or written over
 	syncDir(path string) error
 }
 
@@ -56,6 +57,20 @@ func (osDisk) reserve(path string, bytes int64) (err error) {
 }
 
 func (osDisk) remove(path string) error { return os.Remove(path) }
+
+func (osDisk) setAside(path string) error {
+	for n := 1; ; n++ {
+		to := fmt.Sprintf("%s.aside-%d", path, n)
+		err := os.Link(path, to) // unlike a rename it takes no other file's place
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return os.Remove(path)
+	}
+}
 
 func (osDisk) syncDir(path string) error {
 	d, err := os.Open(filepath.Clean(path))

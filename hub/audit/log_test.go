@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,6 +197,60 @@ func TestAChangedLineIsFoundAndTheLogGoesOnInANewFile(t *testing.T) {
 	all := records(t, dir)
 	if start := all[len(all)-2]; start.Cut == nil || start.Cut.Broken == "" {
 		t.Errorf("got %+v, want a start that tells of the broken chain", start)
+	}
+}
+
+// TestARenamedFileIsNotWrittenOver: the number that the log goes on with is that of a file that is there already.
+func TestARenamedFileIsNotWrittenOver(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, Config{Dir: dir})
+	if err := l.Receipt(t.Context(), auditlog.Record{Actor: "user:mallory"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next := records(t, dir)[2].Seq + 1
+	path := filepath.Join(dir, auditlog.FileName(next))
+	if err := os.Rename(filepath.Join(dir, auditlog.FileName(1)), path); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, Config{Dir: dir}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile(path + ".aside-1")
+	if err != nil || !strings.Contains(string(kept), "user:mallory") {
+		t.Errorf("got %q, %v; want the renamed file's records", kept, err)
+	}
+	if start := records(t, dir)[0]; start.Cut == nil || start.Cut.Broken == "" || start.Seq != next {
+		t.Errorf("got %+v, want a start with number %d that tells of the broken chain", start, next)
+	}
+}
+
+// TestAnIdThatIsUsedTwiceHidesNoLostOutcome: clients choose the ids of their requests.
+func TestAnIdThatIsUsedTwiceHidesNoLostOutcome(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, Config{Dir: dir})
+	for range 2 {
+		if err := l.Receipt(t.Context(), auditlog.Record{RequestID: "twice"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Outcome(auditlog.Record{RequestID: "twice", Code: 201})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, Config{Dir: dir}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	var reasons []string
+	for _, r := range records(t, dir) {
+		if r.Stage == auditlog.Outcome {
+			reasons = append(reasons, r.Reason)
+		}
+	}
+	if want := []string{"", auditlog.ReasonCut}; !slices.Equal(reasons, want) {
+		t.Errorf("got outcomes %q, want %q", reasons, want)
 	}
 }
 

@@ -189,9 +189,9 @@ func (w *writer) rotate() error {
 func (w *writer) begin() error {
 	name := w.path(auditlog.FileName(w.at.next))
 	f, err := w.cfg.disk.open(name, true)
-	if errors.Is(err, fs.ErrExist) { // an earlier attempt made it and came no further
-		if f, err = w.cfg.disk.open(name, false); err == nil {
-			err = f.Truncate(0)
+	if errors.Is(err, fs.ErrExist) { // an earlier attempt that came no further, or what was edited or renamed: evidence
+		if err = w.cfg.disk.setAside(name); err == nil {
+			f, err = w.cfg.disk.open(name, true)
 		}
 	}
 	if err != nil {

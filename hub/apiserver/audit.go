@@ -64,6 +64,7 @@ type recorded struct {
 	items   []auditlog.Item // of a transaction
 	more    int             // items that were left out
 	forced  bool
+	dry     bool             // nothing is written: known once the options are read, wherever they stand
 	object  *auditlog.Object // as it was answered: what the path does not say, a uid, or a name that was made up
 }
 
@@ -97,7 +98,7 @@ func (x *exchange) record() auditlog.Record {
 		}
 	}
 	var notes []string
-	if q := x.r.URL.Query(); len(q["dryRun"]) > 0 {
+	if rec.dry {
 		notes = append(notes, "dry run")
 	}
 	if rec.more > 0 {

@@ -68,6 +68,9 @@ func (r *recorder) take() []string {
 		if x.Forced {
 			line += " forced"
 		}
+		if x.Note != "" {
+			line += " (" + x.Note + ")"
+		}
 		if x.Stage == auditlog.Outcome {
 			line += fmt.Sprintf(" %d %s %s", x.Code, x.Decision, x.Reason)
 		}
@@ -186,6 +189,37 @@ func TestACrashAndALostOutcomeAreTold(t *testing.T) {
 		b.send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"a"}}`)
 		if diff := cmp.Diff([]string{"receipt user:alice create configmaps/", tt.want}, audited.take()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestADryRunIsOnRecordAsOneOnlyWhereNothingIsWritten(t *testing.T) {
+	h, audited := startRecorded(t, audit.DefaultPolicy(), nil)
+	b := h.admin()
+	const maps = "/api/v1/namespaces/default/configmaps"
+	item := `"items":[{"verb":"apply","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"default"}}}]`
+	b.want(201, b.send("POST", maps, `{"metadata":{"name":"a"}}`))
+	audited.take()
+	for _, tt := range []struct {
+		name, method, path, body string
+		dry                      bool
+	}{
+		{"a create", "POST", maps + "?dryRun=All", `{"metadata":{"name":"b"}}`, true},
+		{"a deletion by query", "DELETE", maps + "/a?dryRun=All", "", true},
+		{"a deletion by body, as kubectl sends it", "DELETE", maps + "/a", `{"dryRun":["All"]}`, true},
+		{"a collection by body", "DELETE", maps, `{"dryRun":["All"]}`, true},
+		{"a transaction, as drover sends it", "POST", remote.PathTransactions, `{"fieldManager":"m","dryRun":true,` + item + `}`, true},
+		{"a transaction by query", "POST", remote.PathTransactions + "?dryRun=All", `{"fieldManager":"m",` + item + `}`, true},
+		{"a transaction", "POST", remote.PathTransactions, `{"fieldManager":"m",` + item + `}`, false},
+		{"an operation, which knows no dry run", "POST", remote.PathHub + "compact?dryRun=All", `{}`, false},
+	} {
+		b.send(tt.method, tt.path, tt.body)
+		lines := audited.take()
+		if len(lines) != 2 {
+			t.Fatalf("%s: got %q, want a receipt and an outcome", tt.name, lines)
+		}
+		if dry := strings.Contains(lines[1], "(dry run)"); dry != tt.dry {
+			t.Errorf("%s: got %q, want it told as a dry run: %v", tt.name, lines[1], tt.dry)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (x *exchange) patchBy(change edit) error {
 	if err != nil {
 		return err
 	}
-	o, err := writeOptions(x.r.URL.Query(), x.route.sub)
+	o, err := x.writeOptions(x.route.sub)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (x *exchange) applyOne() error {
 		return err
 	}
 	q := x.r.URL.Query()
-	o, err := writeOptions(q, "")
+	o, err := x.writeOptions("")
 	if err != nil {
 		return err
 	}

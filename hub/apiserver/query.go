@@ -126,13 +126,15 @@ func watchLife(q url.Values, limit time.Duration, spread func(time.Duration) tim
 }
 
 // writeOptions reads what a create's, update's or patch's query says.
-func writeOptions(q url.Values, sub string) (client.WriteOptions, error) {
+func (x *exchange) writeOptions(sub string) (client.WriteOptions, error) {
+	q := x.r.URL.Query()
 	o := client.WriteOptions{Subresource: sub, FieldManager: q.Get("fieldManager")}
 	if len(o.FieldManager) > 128 {
 		return o, fault.BadRequest.Errorf("fieldManager is %d bytes; the limit is 128 bytes", len(o.FieldManager))
 	}
 	var err error
 	o.DryRun, err = dryRun(q["dryRun"])
+	x.audited.dry = o.DryRun
 	return o, err
 }
 

@@ -172,7 +172,7 @@ func (x *exchange) decodeScale(body []byte) (*scale, error) {
 
 // writeScale is the read-modify-write of the workload behind a Scale. A resourceVersion that the Scale carries is the precondition.
 func (x *exchange) writeScale(change func(scale) (*scale, error), may func(*api.Workload) error) error {
-	o, err := writeOptions(x.r.URL.Query(), "")
+	o, err := x.writeOptions("")
 	if err != nil {
 		return err
 	}

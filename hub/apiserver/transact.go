@@ -47,7 +47,7 @@ func (x *exchange) transact() error {
 		tx.Items = append(tx.Items, client.TxItem{Verb: item.Verb, Object: obj})
 		x.named(string(item.Verb), obj)
 	}
-	x.audited.forced = tx.Force
+	x.audited.forced, x.audited.dry = tx.Force, tx.DryRun
 	if err := x.authorizeItems(&tx); err != nil {
 		return err
 	}

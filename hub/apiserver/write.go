@@ -25,7 +25,7 @@ func (x *exchange) create() error {
 	if err != nil {
 		return err
 	}
-	o, err := writeOptions(x.r.URL.Query(), x.route.sub)
+	o, err := x.writeOptions(x.route.sub)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (x *exchange) update() error {
 	if err != nil {
 		return err
 	}
-	o, err := writeOptions(x.r.URL.Query(), x.route.sub)
+	o, err := x.writeOptions(x.route.sub)
 	if err != nil {
 		return err
 	}
@@ -97,6 +97,7 @@ func (x *exchange) deletion() (client.DeleteOptions, error) {
 	if o.DryRun, err = dryRun(append(in.DryRun, q["dryRun"]...)); err != nil {
 		return o, err
 	}
+	x.audited.dry = o.DryRun
 	if p := in.Preconditions; p != nil {
 		o.UID, o.ResourceVersion = deref(p.UID), deref(p.ResourceVersion)
 	}

@@ -255,8 +255,10 @@ func (p *plan) delete(w *write) error {
 
 func (p *plan) remove(w *write) error {
 	e := w.entry
-	if err := p.ask(verbDelete, e.ref, e.cur, nil); err != nil {
-		return err
+	if !w.dependent {
+		if err := p.ask(verbDelete, e.ref, e.cur, nil); err != nil {
+			return err
+		}
 	}
 	held := len(e.cur.Meta().Finalizers) > 0
 	if e.ref.Kind == api.KindNamespace && !held {
@@ -314,7 +316,7 @@ func (p *plan) cascade(w *write) error {
 			d.cur, d.verb = obj, verbUpdate
 			continue
 		}
-		dw := &write{verb: client.TxDelete, ref: d.ref, entry: d, cascade: w.cascade}
+		dw := &write{verb: client.TxDelete, ref: d.ref, entry: d, cascade: w.cascade, dependent: true}
 		if err := p.cascade(dw); err != nil {
 			return err
 		}

@@ -288,6 +288,28 @@ func TestPropagationReachesDependents(t *testing.T) {
 	}
 }
 
+func TestNobodyIsAskedAboutWhatGoesWithItsOwner(t *testing.T) {
+	f := open(t, registry.Options{Admit: admitFunc(func(rq *registry.AdmissionRequest) error {
+		if rq.Verb == "delete" && rq.Old.Meta().Name != "parent" {
+			return fault.Forbidden.Errorf("%s is not yours to delete", rq.Old.Meta().Name)
+		}
+		return nil
+	})})
+	c := f.user("alice")
+	parent := must(c.Create(t.Context(), configMap("parent", nil), client.WriteOptions{}))(t)
+	must(c.Create(t.Context(), owned("child", parent), client.WriteOptions{}))(t)
+	bystander := must(c.Create(t.Context(), configMap("bystander", nil), client.WriteOptions{}))(t)
+	if err := c.Delete(t.Context(), refTo(parent), client.DeleteOptions{Propagation: "Foreground"}); err != nil {
+		t.Errorf("deletion in the foreground: got %v, want it done as in the background", err)
+	}
+	if err := c.Delete(t.Context(), refTo(bystander), client.DeleteOptions{Propagation: "Foreground"}); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("deletion of what nobody may delete by name: got %v, want forbidden", err)
+	}
+	if n := len(must(c.List(t.Context(), api.KindConfigMap, client.ListOptions{}))(t).Items); n != 1 {
+		t.Errorf("got %d objects, want the bystander alone", n)
+	}
+}
+
 func TestFieldsOfALaterBuildSurviveAnUpdate(t *testing.T) {
 	f := open(t, registry.Options{})
 	alice := f.user("alice")

@@ -35,6 +35,8 @@ type write struct {
 	manager string
 	force   bool
 	cascade string // deletions: Background, Foreground or Orphan
+	// dependent holds for what goes with its owner. Nobody is asked about it, as nobody is when the garbage collector deletes it.
+	dependent bool
 
 	entry  *entry // after planning
 	action string

@@ -29,7 +29,7 @@ func TestWhatThePoolDoesNotAllowIsNotStartedThoughTheBundleHasIt(t *testing.T) {
 		want   string // "" = it runs
 	}{
 		"privileged":          {north, withPrivilege, "pool north does not allow privileged containers"},
-		"privileged, no pool": {nil, withPrivilege, "no pool allows privileged containers"},
+		"privileged, no pool": {nil, withPrivilege, "no pool of the device allows privileged containers"},
 		"privileged, allowed": {&grant.Grant{Pool: "p", Namespaces: []string{"default"}, Privileged: true}, withPrivilege, ""},
 		"host path":           {north, withPath("/etc"), "pool north does not allow host path /etc (it allows /srv/cameras)"},
 		"host path, allowed":  {north, withPath("/srv/cameras/1"), ""},

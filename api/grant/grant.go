@@ -2,6 +2,7 @@ package grant
 
 import (
 	"fmt"
+	"iter"
 	"path"
 	"slices"
 	"strconv"
@@ -44,7 +45,7 @@ type Need struct {
 	Port  int32  // HostPort
 }
 
-// Denial is the first thing that a Grant does not allow.
+// Denial is one thing that a Grant does not allow.
 type Denial struct {
 	Pool    string // "" = the device has no pool
 	Field   string // of the need; "" = the namespace itself is not admitted
@@ -60,17 +61,32 @@ func (d *Denial) String() string {
 	return d.Reason + " (" + d.Allowed + ")"
 }
 
-// Judge says why a workload of the namespace with these needs may not run under the grant; nil when it may.
+// Judge says why a workload of the namespace with these needs may not run under the grant, by the first thing that is not allowed; nil
+// when it may.
 func (g Grant) Judge(namespace string, needs []Need) *Denial {
-	if d := g.JudgeNamespace(namespace); d != nil {
+	for d := range g.denials(namespace, needs) {
 		return d
 	}
-	for i := range needs {
-		if d := g.JudgeNeed(&needs[i]); d != nil {
-			return d
+	return nil
+}
+
+// Denials is everything that is not allowed: the namespace alone where it is not admitted, else every need.
+func (g Grant) Denials(namespace string, needs []Need) []*Denial {
+	return slices.Collect(g.denials(namespace, needs))
+}
+
+func (g Grant) denials(namespace string, needs []Need) iter.Seq[*Denial] {
+	return func(yield func(*Denial) bool) {
+		if d := g.JudgeNamespace(namespace); d != nil {
+			yield(d)
+			return
+		}
+		for i := range needs {
+			if d := g.JudgeNeed(&needs[i]); d != nil && !yield(d) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // JudgeNamespace judges only whether the namespace may use the device at all.
@@ -115,7 +131,7 @@ func (g Grant) JudgeNeed(n *Need) *Denial {
 }
 
 func (g Grant) denial(n *Need, what, allowed string) *Denial {
-	d := &Denial{Pool: g.Pool, Field: n.Field, Reason: "no pool allows " + what}
+	d := &Denial{Pool: g.Pool, Field: n.Field, Reason: "no pool of the device allows " + what}
 	if g.Pool != "" {
 		d.Reason = "pool " + g.Pool + " does not allow " + what
 		if allowed != "" {

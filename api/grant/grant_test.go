@@ -56,6 +56,26 @@ func TestDeviceFilesMatchGlobsWithinDev(t *testing.T) {
 	}
 }
 
+func TestDenialsAreEverythingThatIsNotAllowed(t *testing.T) {
+	north := Grant{Pool: "north", Namespaces: []string{"north"}, HostPorts: []int32{80}}
+	needs := []Need{{What: HostPort, Port: 80}, {What: HostPort, Port: 22}, {What: Privileged}}
+	for ns, want := range map[string]string{
+		"north": "pool north does not allow host port 22 (it allows 80); pool north does not allow privileged containers",
+		"south": "pool north does not admit namespace south (it admits north)", // what else it asks for does not matter any more
+	} {
+		var got []string
+		for _, d := range north.Denials(ns, needs) {
+			got = append(got, d.String())
+		}
+		if strings.Join(got, "; ") != want || got[0] != north.Judge(ns, needs).String() {
+			t.Errorf("namespace %s: got %q, want %q", ns, got, want)
+		}
+	}
+	if got := north.Denials("north", needs[:1]); got != nil {
+		t.Errorf("got %v, want nothing", got)
+	}
+}
+
 func TestDenialNamesPoolFieldAndWhatIsAllowed(t *testing.T) {
 	north := Grant{Pool: "north", Namespaces: []string{"north"}, HostPorts: []int32{80, 443}, HostPaths: []string{"/srv/cameras"}, Devices: []string{"/dev/video*"}}
 	closed := Grant{Pool: "lab", Namespaces: []string{Every}, NoHostNetwork: true}
@@ -77,10 +97,10 @@ func TestDenialNamesPoolFieldAndWhatIsAllowed(t *testing.T) {
 		{"a pool without the network", closed, "any", Need{What: HostNetwork}, "pool lab does not allow the host's network", true},
 		{"none of a kind", closed, "any", Need{What: HostPath, Path: "/x"}, "pool lab does not allow host path /x (it allows none)", true},
 		{"no pool, network", Grant{}, "any", Need{What: HostNetwork}, "", false},
-		{"no pool, port", Grant{}, "any", Need{What: HostPort, Port: 80}, "no pool allows host port 80", true},
-		{"no pool, path", Grant{}, "any", Need{What: HostPath, Path: "/x"}, "no pool allows host path /x", true},
-		{"no pool, privileged", Grant{}, "any", Need{What: Privileged}, "no pool allows privileged containers", true},
-		{"what is not known is not allowed", Grant{Privileged: true}, "any", Need{What: 99}, "no pool allows a privilege that this build does not know", true},
+		{"no pool, port", Grant{}, "any", Need{What: HostPort, Port: 80}, "no pool of the device allows host port 80", true},
+		{"no pool, path", Grant{}, "any", Need{What: HostPath, Path: "/x"}, "no pool of the device allows host path /x", true},
+		{"no pool, privileged", Grant{}, "any", Need{What: Privileged}, "no pool of the device allows privileged containers", true},
+		{"what is not known is not allowed", Grant{Privileged: true}, "any", Need{What: 99}, "no pool of the device allows a privilege that this build does not know", true},
 	} {
 		tc.need.Field = "f"
 		d := tc.g.Judge(tc.ns, []Need{tc.need})

@@ -37,12 +37,12 @@ func withinPools(rq *registry.AdmissionRequest, w *api.Workload) error {
 		return err
 	}
 	ns, needs := w.Metadata.Namespace, w.Spec.Template.Spec.Needs()
-	bare := grant.Grant{}.Judge(ns, needs)
+	bare := grant.Grant{}.Denials(ns, needs)
 	if pools.Len() == 0 {
 		if bare == nil {
 			return nil
 		}
-		return poolRefusal(rq, w.Metadata.Name, []*grant.Denial{bare}, "; an operator allows it by a DevicePool that admits namespace "+ns)
+		return poolRefusal(rq, w.Metadata.Name, bare, "; an operator allows it by a DevicePool that admits namespace "+ns)
 	}
 	selected, denials, err := selectedPools(rq, w, pools, needs)
 	if err != nil || denials == nil && selected {
@@ -54,24 +54,24 @@ func withinPools(rq *registry.AdmissionRequest, w *api.Workload) error {
 	if bare == nil {
 		return nil
 	}
-	denials = []*grant.Denial{bare}
+	denials = bare
 	for _, g := range pools.Grants() {
-		d := g.Judge(ns, needs)
+		d := g.Denials(ns, needs)
 		if d == nil {
 			return nil
 		}
-		denials = append(denials, d)
+		denials = append(denials, d...)
 	}
 	return poolRefusal(rq, w.Metadata.Name, denials, "")
 }
 
-// selectedPools looks at the devices that the placement selects. Denials are nil when one of them may be used; else one for each pool.
+// selectedPools looks at the devices that the placement selects. Denials are nil when one of them may be used; else everything that each pool has against it.
 func selectedPools(rq *registry.AdmissionRequest, w *api.Workload, pools api.Pools, needs []grant.Need) (selected bool, denials []*grant.Denial, err error) {
 	selector, err := w.Spec.Placement.DeviceSelector()
 	if err != nil {
 		return false, nil, nil // validation has its word on it
 	}
-	of := map[string]*grant.Denial{}
+	of := map[string][]*grant.Denial{}
 	may := false
 	err = rq.State.Labels(api.KindDevice, func(_ string, labels map[string]string) bool {
 		if !selector.Matches(labels) {
@@ -80,7 +80,7 @@ func selectedPools(rq *registry.AdmissionRequest, w *api.Workload, pools api.Poo
 		selected = true
 		g := pools.Grant(labels)
 		if _, judged := of[g.Pool]; !judged {
-			of[g.Pool] = g.Judge(w.Metadata.Namespace, needs)
+			of[g.Pool] = g.Denials(w.Metadata.Namespace, needs)
 		}
 		may = may || of[g.Pool] == nil
 		return !may
@@ -89,7 +89,7 @@ func selectedPools(rq *registry.AdmissionRequest, w *api.Workload, pools api.Poo
 		return selected, nil, err
 	}
 	for _, pool := range slices.Sorted(maps.Keys(of)) {
-		denials = append(denials, of[pool])
+		denials = append(denials, of[pool]...)
 	}
 	return selected, denials, nil
 }
@@ -99,15 +99,15 @@ const (
 	reasonPool = "PoolRefuses"
 )
 
-// maxNamed bounds how many pools an error names.
-const maxNamed = 8
+// maxNamed bounds how many refusals an error names.
+const maxNamed = 16
 
 func poolRefusal(rq *registry.AdmissionRequest, name string, denials []*grant.Denial, hint string) error {
 	var parts []string
 	var causes []fault.Cause
 	for i, d := range denials {
 		if i == maxNamed {
-			parts = append(parts, fmt.Sprintf("and %d more pools refuse it", len(denials)-i))
+			parts = append(parts, fmt.Sprintf("and %d more refusals", len(denials)-i))
 			break
 		}
 		field := "metadata.namespace"

@@ -62,6 +62,10 @@ func TestWorkloadThatNoDeviceMayTakeIsRefusedWithFieldAndPool(t *testing.T) {
 		"etc":        func(s *api.PodSpec) { s.Volumes = []api.Volume{{HostPath: &api.HostPathVolume{Path: "/etc"}}} },
 		"port":       func(s *api.PodSpec) { s.Containers[0].Ports = []api.ContainerPort{{ContainerPort: 22, HostPort: 22}} },
 		"privileged": func(s *api.PodSpec) { s.Containers[0].SecurityContext = &api.SecurityContext{Privileged: &yes} },
+		"port and privileged": func(s *api.PodSpec) {
+			s.Containers[0].Ports = []api.ContainerPort{{ContainerPort: 22, HostPort: 22}}
+			s.Containers[0].SecurityContext = &api.SecurityContext{Privileged: &yes}
+		},
 	}
 	for _, tc := range []struct {
 		name      string
@@ -70,14 +74,16 @@ func TestWorkloadThatNoDeviceMayTakeIsRefusedWithFieldAndPool(t *testing.T) {
 		ask, want string
 	}{
 		{"no pool, nothing asked", boards, "south", "north", "nothing", ""},
-		{"no pool, a path", boards, "south", "north", "path", "spec.template.spec.volumes[0].hostPath.path: no pool allows host path /srv/cameras/1; an operator allows it by a DevicePool"},
+		{"no pool, a path", boards, "south", "north", "path", "spec.template.spec.volumes[0].hostPath.path: no pool of the device allows host path /srv/cameras/1; an operator allows it by a DevicePool"},
 		{"its own pool", append(standing{north}, boards...), "north", "north", "path", ""},
 		{"another path", append(standing{north}, boards...), "north", "north", "etc", "spec.template.spec.volumes[0].hostPath.path: pool north does not allow host path /etc (it allows /srv/cameras)"},
 		{"another port", append(standing{north}, boards...), "north", "north", "port", "spec.template.spec.containers[0].ports[0].hostPort: pool north does not allow host port 22 (it allows 80)"},
 		{"privileged", append(standing{north}, boards...), "north", "north", "privileged", "spec.template.spec.containers[0].securityContext.privileged: pool north does not allow privileged containers"},
+		{"all that is refused at once", append(standing{north}, boards...), "north", "north", "port and privileged",
+			"hostPort: pool north does not allow host port 22 (it allows 80); spec.template.spec.containers[0].securityContext.privileged: pool north does not allow privileged containers"},
 		{"another namespace's devices", append(standing{north}, boards...), "south", "north", "nothing", "metadata.namespace: pool north does not admit namespace south (it admits north)"},
 		{"devices without a pool", append(standing{north}, boards...), "south", "south", "nothing", ""},
-		{"devices without a pool, privileged", append(standing{north}, boards...), "south", "south", "privileged", "no pool allows privileged containers"},
+		{"devices without a pool, privileged", append(standing{north}, boards...), "south", "south", "privileged", "no pool of the device allows privileged containers"},
 		{"some of the devices", append(standing{north}, boards...), "south", "", "nothing", ""},
 		{"no device yet, a pool that could", standing{north}, "north", "north", "path", ""},
 		{"no device yet, no pool that could", standing{north}, "south", "north", "path", "pool north does not admit namespace south"},

@@ -24,7 +24,7 @@ func TestDevicesOfAPoolThatRefusesAreLeftOutWithItsName(t *testing.T) {
 		t.Errorf("got %+v, want both placed", r)
 	}
 	r = fleet().Place(&Ask{Selector: api.Everything(), Namespace: "south", Needs: needs, Copies: names(1)})
-	want := "0/4 devices: 2 pool north does not admit namespace south, 1 no pool allows host path /srv/x, 1 pool lab does not allow host path /srv/x"
+	want := "0/4 devices: 2 pool north does not admit namespace south, 1 no pool of the device allows host path /srv/x, 1 pool lab does not allow host path /srv/x"
 	if r.Sentence != want {
 		t.Errorf("got %q, want %q", r.Sentence, want)
 	}

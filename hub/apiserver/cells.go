@@ -125,8 +125,12 @@ func bundle(d *api.Device) string {
 // trouble is the first condition that is against the workload, in a few words.
 func trouble(cs []api.Condition) string {
 	for _, c := range cs {
-		if c.Status == api.False && c.Reason != "" {
-			return c.Type + "=False: " + c.Reason
+		bad := api.False
+		if c.Type == api.ConditionContended { // the only one of these kinds that is good when False
+			bad = api.True
+		}
+		if c.Status == bad && c.Reason != "" {
+			return fmt.Sprintf("%s=%s: %s", c.Type, c.Status, c.Reason)
 		}
 	}
 	return ""

@@ -146,15 +146,31 @@ func atManifest(err error, items []api.Item) error {
 	if len(meant) != 1 { // none, or objects of one name in several namespaces
 		return err
 	}
-	lines := []string{fmt.Sprintf("the hub refuses %s; nothing was done:", refOf(meant[0].Object))}
+	out := &refusal{of: refOf(meant[0].Object), conflict: f.Class == fault.Conflict}
 	for _, cause := range f.Details.Causes {
 		line, col := meant[0].Place(cause.Field)
-		lines = append(lines, fmt.Sprintf("%s:%d:%d: %s: %s", meant[0].File, line, col, cause.Field, cause.Message))
+		at := fmt.Sprintf("%s:%d:%d: ", meant[0].File, line, col)
+		if cause.Field != "" { // else the whole object is meant
+			at += cause.Field + ": "
+		}
+		out.lines = append(out.lines, at+cause.Message)
 	}
-	if f.Class == fault.Conflict {
-		lines = append(lines, "--force takes the fields over")
+	return fault.WithExit(fault.ExitCode(err), out)
+}
+
+// refusal is what the hub has against an object of the set, by the places in its manifest.
+type refusal struct {
+	of       string
+	lines    []string
+	conflict bool // with other managers
+}
+
+func (r *refusal) Error() string {
+	text := fmt.Sprintf("the hub refuses %s; nothing was done:\n%s", r.of, strings.Join(r.lines, "\n"))
+	if r.conflict {
+		text += "\n--force takes the fields over"
 	}
-	return fault.WithExit(fault.ExitCode(err), errors.New(strings.Join(lines, "\n")))
+	return text
 }
 
 // maxManifests bounds the files of a set in bytes. Comments and indentation count here; what the hub takes is api.MaxTransaction.

@@ -20,6 +20,9 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 		return nil, err
 	}
 	if a.help {
+		if len(a.rest) > 0 && len(a.commands) > 0 { // where a command was due
+			return nil, usagef("there is no command %q; see %s --help", a.rest[0], a.name)
+		}
 		a.rest = nil // "rollout undo hello --help" asks about the command
 	}
 	out := slices.Concat(args[:1], a.front, a.path, a.flags)

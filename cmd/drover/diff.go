@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 
@@ -34,7 +35,7 @@ func diffSet(c *cli.Context) error {
 		return err
 	}
 	if contested != nil {
-		fmt.Fprintf(c.App.ErrWriter, "apply would be refused without --force: %s\n", plain(contested.Error()))
+		tellContested(c.App.ErrWriter, contested)
 	}
 	stands, err := plan.stands(c.Context)
 	if err != nil {
@@ -60,6 +61,19 @@ func diffSet(c *cli.Context) error {
 		return fault.WithExit(fault.ExitPending, errors.New("there are differences"))
 	}
 	return nil
+}
+
+// tellContested says whose fields apply would stumble over, without what is true of an apply alone.
+func tellContested(w io.Writer, contested error) {
+	var r *refusal
+	if !errors.As(contested, &r) {
+		fmt.Fprintf(w, "apply would be refused without --force: %s\n", plain(contested.Error()))
+		return
+	}
+	fmt.Fprintf(w, "apply would be refused without --force, because of %s:\n", r.of)
+	for _, line := range r.lines {
+		fmt.Fprintln(w, plain(line))
+	}
 }
 
 // planOver plans as apply does, and where fields of others stand in the way as apply --force does; then contested says so.

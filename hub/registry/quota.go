@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -166,15 +167,15 @@ func (p *plan) count(e *entry, c charge) (api.ResourceQuotaStatus, error) {
 			if err != nil {
 				return next, err
 			}
-			before = now - took
+			before = plus(now, -took)
 		}
 		if next.Hard == nil {
 			next.Hard, next.Used = api.ResourceList{}, api.ResourceList{}
 		}
 		hard := q.Spec.Hard[name]
-		after := api.MilliQuantity(before + took)
+		after := api.MilliQuantity(plus(before, took))
 		if strings.HasSuffix(name, api.ResourceMemory) {
-			after = api.BytesQuantity((before + took) / 1000)
+			after = api.BytesQuantity(plus(before, took) / 1000)
 		}
 		if took > 0 && after.Cmp(hard) > 0 {
 			over = append(over, excess{name, api.MilliQuantity(took), api.MilliQuantity(before), hard})
@@ -189,11 +190,22 @@ func (p *plan) count(e *entry, c charge) (api.ResourceQuotaStatus, error) {
 
 // took is how much the changes add to what is used, in thousandths; below 0 they give back.
 func took(name string, changed []*entry) int64 {
-	n := int64(0)
+	adds, gives := int64(0), int64(0)
 	for _, e := range changed {
-		n += api.QuotaCharge(name, e.cur).Milli() - api.QuotaCharge(name, e.old).Milli()
+		adds, gives = plus(adds, api.QuotaCharge(name, e.cur).Milli()), plus(gives, api.QuotaCharge(name, e.old).Milli())
 	}
-	return n
+	return adds - gives // of two that are not below 0
+}
+
+// plus is the sum, at most what an amount can be: one that went around would come back as no use at all.
+func plus(a, b int64) int64 {
+	switch {
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
+	case b < 0 && a < -math.MaxInt64-b:
+		return -math.MaxInt64
+	}
+	return a + b
 }
 
 // recount sums over everything that will stand, in thousandths.
@@ -201,12 +213,12 @@ func (p *plan) recount(name, namespace string) (int64, error) {
 	kind := api.QuotaCounts(name)
 	n := int64(0)
 	err := p.view.each(prefixOf(kind, namespace), func(e *entry) (bool, error) {
-		n += api.QuotaCharge(name, e.cur).Milli()
+		n = plus(n, api.QuotaCharge(name, e.cur).Milli())
 		return true, nil
 	})
 	for _, e := range p.view.order {
 		if e.ref.Kind == kind && e.ref.Namespace == namespace && e.base == nil {
-			n += api.QuotaCharge(name, e.cur).Milli()
+			n = plus(n, api.QuotaCharge(name, e.cur).Milli())
 		}
 	}
 	return n, err

@@ -149,6 +149,30 @@ func TestQuotaIsCountedInTheWriteThatAddsAndFreesInTheOneThatRemoves(t *testing.
 	expect("after an update")
 }
 
+// TestAmountsTooLargeToAddAreNotTakenForNone: two of them come to less than nothing in 64 bits, which would free the whole quota.
+func TestAmountsTooLargeToAddAreNotTakenForNone(t *testing.T) {
+	f := open(t, registry.Options{})
+	c := f.As(registry.Actor{Name: "controller:test"})
+	for _, o := range []api.Object{quotaNamed(t, "q", map[string]string{"requests.cpu": "250m"}), copyOf(t, "a", "200m")} {
+		if _, err := c.Create(t.Context(), o, client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const most = "9223372036854775807m"
+	for name, items := range map[string][]client.TxItem{
+		"one beside what is used": {{Verb: client.TxCreate, Object: copyOf(t, "b", most)}},
+		"two at once":             {{Verb: client.TxCreate, Object: copyOf(t, "b", most)}, {Verb: client.TxCreate, Object: copyOf(t, "c", most)}},
+		"one for what goes":       {{Verb: client.TxCreate, Object: copyOf(t, "b", most)}, {Verb: client.TxDelete, Object: copyOf(t, "a", "")}},
+	} {
+		if _, err := c.Transact(t.Context(), client.Transaction{Items: items}); !client.OverQuota(err) {
+			t.Errorf("%s: got %v, want requests.cpu exceeded", name, err)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"requests.cpu": "200m"}, used(t, c, "q")); diff != "" {
+		t.Errorf("used (-want +got):\n%s", diff)
+	}
+}
+
 func TestLimitsThatChangeAreCountedAndLoweredOnesHoldOnlyWhatAdds(t *testing.T) {
 	f := open(t, registry.Options{})
 	c := f.user("alice")

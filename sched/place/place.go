@@ -197,12 +197,8 @@ func (s *Snapshot) sentence(a *Ask, open []class, closed map[string]int) string 
 	return fmt.Sprintf("0/%d devices: %s", len(s.devices), strings.Join(parts, ", "))
 }
 
-// Requests sums what the containers of a template ask for.
+// Requests sums what the containers of a template ask for, at most what a Quantity holds.
 func Requests(t api.PodSpec) (cpu, memory int64) {
-	for _, c := range t.Containers {
-		q := c.Resources.Requests
-		cpu += q["cpu"].Milli()
-		memory += q["memory"].Bytes()
-	}
-	return cpu, memory
+	sum := t.Resources().Requests
+	return sum[api.ResourceCPU].Milli(), sum[api.ResourceMemory].Bytes()
 }

@@ -3,6 +3,7 @@ package place
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -101,6 +102,21 @@ func TestSnapshotRemembersWhatItChose(t *testing.T) {
 	b := fleet.Place(&Ask{Selector: api.Everything(), Memory: 60, Copies: names(1)})
 	if len(a.Choices) != 2 || len(b.Choices) != 0 || b.Sentence != "0/2 devices: 2 insufficient memory" {
 		t.Errorf("got %d and %d choices, %q; want 2, 0 and full devices", len(a.Choices), len(b.Choices), b.Sentence)
+	}
+}
+
+// TestAmountsTooLargeToAddAreNotTakenForRoom: the sum of two in 64 bits is below 0.
+func TestAmountsTooLargeToAddAreNotTakenForRoom(t *testing.T) {
+	most := api.Container{Resources: api.ResourceRequirements{Requests: api.ResourceList{"cpu": api.MilliQuantity(math.MaxInt64)}}}
+	cpu, _ := Requests(api.PodSpec{Containers: []api.Container{most, most}})
+	if cpu != math.MaxInt64 {
+		t.Errorf("got %d thousandths of a core, want the most there is", cpu)
+	}
+	fleet := NewSnapshot(boards(1, nil))
+	fleet.Bind("pi-00000", cpu, 0, nil)
+	fleet.Bind("pi-00000", cpu, 0, nil)
+	if r := fleet.Place(&Ask{Selector: api.Everything(), CPU: 1, Copies: names(1)}); len(r.Choices) != 0 {
+		t.Errorf("got %v, want a full device", r.Choices)
 	}
 }
 

@@ -117,7 +117,7 @@ var scorers = [...]struct {
 }{
 	{"spread", 1_000_000, func(_ *Ask, _ *Device, copies int64) int64 { return copies }},
 	{"balance", 1, func(a *Ask, d *Device, _ int64) int64 {
-		return max(share(a.CPU+d.UsedCPU, d.CPU), share(a.Memory+d.UsedMemory, d.Memory))
+		return max(share(plus(a.CPU, d.UsedCPU), d.CPU), share(plus(a.Memory, d.UsedMemory), d.Memory))
 	}},
 }
 

@@ -2,6 +2,7 @@ package place
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -80,14 +81,22 @@ func (s *Snapshot) Bind(device string, cpu, memory int64, ports []string) {
 }
 
 func (d *Device) take(cpu, memory int64, ports []string) {
-	d.UsedCPU += cpu
-	d.UsedMemory += memory
+	d.UsedCPU = plus(d.UsedCPU, cpu)
+	d.UsedMemory = plus(d.UsedMemory, memory)
 	for _, p := range ports {
 		if d.UsedPorts == nil {
 			d.UsedPorts = map[string]bool{}
 		}
 		d.UsedPorts[p] = true
 	}
+}
+
+// plus adds two amounts that are not below 0, at most what fits: a sum that went around would look like room.
+func plus(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // Len is how many devices there are.

@@ -289,7 +289,7 @@ func TestWhyReachesTheJournal(t *testing.T) {
 
 // HTTP/2 cuts a stream when its write deadline passes, HTTP/1.1 the connection at the next write.
 func TestIdleWatchOutlivesTheDeadlineOfItsWrites(t *testing.T) {
-	const deadline = 50 * time.Millisecond
+	const deadline = 300 * time.Millisecond // for the write itself, on a busy machine
 	h := startHub(t, func(c *apiserver.Config) { c.Limits.Write = deadline })
 	b := h.admin()
 	one := h.admin()
@@ -314,7 +314,7 @@ func TestIdleWatchOutlivesTheDeadlineOfItsWrites(t *testing.T) {
 		case err := <-read:
 			t.Errorf("HTTP/%d: the idle watch ended: %q, %v", proto, line, err)
 			continue
-		case <-time.After(6 * deadline): // it is that nothing happens which is shown
+		case <-time.After(3 * deadline): // it is that nothing happens which is shown
 		}
 		b.want(200, b.send("DELETE", "/api/v1/namespaces/default/configmaps/"+name, ""))
 		if err := <-read; err != nil || !strings.Contains(string(line), name) {

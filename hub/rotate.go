@@ -231,15 +231,23 @@ func (h *Hub) writeSealing(ctx context.Context, a registry.Actor, s registry.Sea
 		Term: a.Term, Actor: a.Name, If: []store.Precondition{{Key: registry.KeySealing, ModRevision: at}},
 		Ops: []store.Op{{Type: store.OpPut, Key: registry.KeySealing, Value: b, Note: store.Note{Verb: "update", Object: registry.KeySealing}}},
 	})
-	if err == nil {
-		err = res.Err
+	if err != nil {
+		return err
 	}
 	var moved *store.ConflictError
-	if errors.As(err, &moved) {
-		return fault.Conflict.Errorf("another change of the sealing key was quicker: ask for its state again")
+	if errors.As(res.Err, &moved) {
+		return &notWritten{fault.Conflict.Errorf("another change of the sealing key was quicker: ask for its state again")}
 	}
-	return err
+	if res.Err != nil {
+		return &notWritten{res.Err}
+	}
+	return nil
 }
+
+// notWritten is a refusal of the record, as opposed to not knowing what came of it.
+type notWritten struct{ error }
+
+func (e *notWritten) Unwrap() error { return e.error }
 
 // startRotation makes a key and has it spread. One that is under way is gone on with; with restart a key that is still being spread is given up
 // for another, for when the member that made it is gone for good.
@@ -267,8 +275,13 @@ func (h *Hub) startRotation(ctx context.Context, q url.Values) (any, error) {
 	}
 	s.Phase, s.Next, s.From, s.Since = registry.SealingSpread, registry.KeyIDOf(key), h.id.Name, ""
 	s.Actor, s.Time = "hub:"+h.id.Name, api.TimeOf(time.Now())
-	if err := h.writeSealing(ctx, registry.Actor{Name: s.Actor}, s, at); err != nil {
+	err = h.writeSealing(ctx, registry.Actor{Name: s.Actor}, s, at)
+	var never *notWritten
+	if errors.As(err, &never) {
 		return nil, errors.Join(err, h.sealer.Drop(s.Next))
+	}
+	if err != nil { // the record may stand, or come to: the key is kept, for nobody else has it
+		return nil, err
 	}
 	h.log.Warn("another sealing key was asked for", "key", s.Next)
 	return h.sealing(ctx)

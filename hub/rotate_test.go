@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -222,4 +223,29 @@ func TestKeyThatNobodyHasIsGivenUp(t *testing.T) {
 	rotate(t, h, true)
 	await(t, "another key seals", func() bool { return sealingOf(t, h).Phase == registry.SealingDone })
 	onlyBy(t, h)
+}
+
+// TestAKeyWhoseRecordMayStandIsKept: whoever asked for it goes away in the middle, when the record is on its way already.
+func TestAKeyWhoseRecordMayStandIsKept(t *testing.T) {
+	h, _ := found(t, Config{})
+	gone := 0
+	for i := range 40 {
+		ctx, leave := context.WithTimeout(t.Context(), time.Duration(i)*75*time.Microsecond)
+		_, err := h.startRotation(ctx, url.Values{"restart": {"true"}})
+		leave()
+		if err != nil {
+			gone++
+		}
+		check(t, h.replica.Barrier(within(t, 20*time.Second)))
+		s, _, err := registry.ReadSealing(t.Context(), h.replica)
+		check(t, err)
+		for _, id := range []string{s.Next, s.Active} {
+			if id != "" && !h.sealer.Has(id) {
+				t.Fatalf("after %d: got the key %s on record and not on the only member", i, id)
+			}
+		}
+	}
+	if gone == 0 {
+		t.Error("got every answer in time: nothing was tried")
+	}
 }

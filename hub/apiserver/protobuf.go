@@ -319,7 +319,10 @@ func protoEntry(out map[string]any, name, typ string, data []byte) error {
 	return nil
 }
 
-var errProtoText = errors.New("the text is not UTF-8")
+var (
+	errProtoText = errors.New("the text is not UTF-8")
+	errProtoJSON = errors.New("the text is not JSON")
+)
 
 // protoValue reads a value of the types that are written with their length. An empty message is nil, as if it were absent.
 func protoValue(typ string, data []byte) (any, error) {
@@ -336,7 +339,13 @@ func protoValue(typ string, data []byte) (any, error) {
 	case "FieldsV1":
 		m, err := readProto(typ, data)
 		raw, _ := m["Raw"].([]byte)
-		return json.RawMessage(raw), err
+		if err != nil || len(raw) == 0 {
+			return nil, err
+		}
+		if !json.Valid(raw) {
+			return nil, errProtoJSON
+		}
+		return json.RawMessage(raw), nil
 	case "ExtraValue":
 		m, err := readProto(typ, data)
 		return m["items"], err

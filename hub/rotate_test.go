@@ -19,6 +19,7 @@ import (
 	"github.com/drover-fleet/drover/client"
 	"github.com/drover-fleet/drover/client/remote"
 	"github.com/drover-fleet/drover/hub/registry"
+	"github.com/drover-fleet/drover/hub/tokens"
 )
 
 func secret(name, value string) *api.Secret {
@@ -66,6 +67,12 @@ func TestSealingKeyIsChangedWhileSecretsAreWrittenAndRead(t *testing.T) {
 		_, err := admin.Create(t.Context(), secret(fmt.Sprintf("quiet-%d", i), fmt.Sprint("value ", i)), client.WriteOptions{})
 		check(t, err)
 	}
+	_, err := admin.Create(t.Context(), &api.ServiceAccount{
+		TypeMeta: api.TypeMeta{APIVersion: api.CoreV1, Kind: "ServiceAccount"}, Metadata: api.ObjectMeta{Name: "ci", Namespace: api.DefaultNS},
+	}, client.WriteOptions{})
+	check(t, err)
+	issued, err := h[2].tokens.Issue(t.Context(), tokens.Request{Namespace: api.DefaultNS, Account: "ci"})
+	check(t, err)
 	first := sealingOf(t, h[0]).Active
 	oldBackup, oldKey := saved(t, h[0], admin)
 	before, err := admin.Get(t.Context(), secretRef("quiet-7"), client.GetOptions{})
@@ -129,6 +136,7 @@ func TestSealingKeyIsChangedWhileSecretsAreWrittenAndRead(t *testing.T) {
 	}
 
 	oldKeysAreDroppedOnceNothingNeedsThem(t, h[:], admin, first)
+	tokensAreStillGood(t, h[:], string(issued.Text))
 	backupsWantTheirKeys(t, h[0], admin, first, oldBackup, oldKey)
 }
 
@@ -155,6 +163,21 @@ func oldKeysAreDroppedOnceNothingNeedsThem(t *testing.T, h []*running, admin *re
 		got, err := m.as("user:reader").Get(t.Context(), secretRef("quiet-3"), client.GetOptions{})
 		if err != nil || string(got.(*api.Secret).Data["a"]) != "value 3" {
 			t.Errorf("h%d afterwards: got %v (%v)", i+1, got, err)
+		}
+	}
+}
+
+// tokensAreStillGood: the key that signed a token is opened anew by each member, and has no old key to be opened by.
+func tokensAreStillGood(t *testing.T, h []*running, text string) {
+	t.Helper()
+	for _, m := range h {
+		fresh, err := tokens.New(tokens.Config{ // it remembers nothing of what was opened before
+			Member: m.id.Name, Backend: m.replica, Sealer: m.sealer, Client: m.as("hub:" + m.id.Name), Cluster: func() (string, bool) { return *m.cluster.Load(), true },
+		})
+		check(t, err)
+		id, _, err := fresh.Verify(within(t, 20*time.Second), text, nil)
+		if err != nil || id.Name != "system:serviceaccount:default:ci" {
+			t.Errorf("token on %s: got %+v, %v; want the account's", m.id.Name, id, err)
 		}
 	}
 }

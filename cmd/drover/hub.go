@@ -17,7 +17,7 @@ func hubCommand() *cli.Command {
 			hubStatusCommand(), hubDoctorCommand(),
 			{Name: "members", Usage: "list the hub's members", Flags: []cli.Flag{outputFlag("json")}, Action: listMembers},
 			hubJoinCommand(), hubReplaceCommand(), hubRemoveCommand(), hubTransferCommand(),
-			hubSnapshotCommand(), hubCompactCommand(), hubDefragCommand(), hubRotateCommand(),
+			hubSnapshotCommand(), hubCompactCommand(), hubDefragCommand(), hubRotateCommand(), hubTokenKeyCommand(),
 			offlineCommand("reset-from-survivor", "drover-hub reset-from-survivor"),
 			hubFollowCommand("adopt"), hubFollowCommand("overwrite"),
 		},

@@ -24,7 +24,18 @@ func (h *hub) operations() map[string]apiserver.Operation {
 		}
 		return 0, fault.NotFound.Errorf("the hub has no member %q", q.Get("member"))
 	}
+	seal := &sealingOps{now: remote.Sealing{Active: "00aa", Values: map[string]int{"00aa": 7}}}
 	return map[string]apiserver.Operation{
+		remote.HubSealingOp:  {Read: func(context.Context) (any, error) { return seal.step(), nil }},
+		remote.HubRotateOp:   {Write: seal.rotate},
+		remote.HubDropKeysOp: {Write: seal.drop},
+		remote.HubTokenKeyOp: {Write: func(_ context.Context, q url.Values) (any, error) {
+			if seal.forgot {
+				return nil, fault.Unavailable.Errorf("no leader")
+			}
+			seal.forgot = q.Get("forget") == "true"
+			return nil, nil
+		}},
 		remote.HubStatusOp: {Read: func(context.Context) (any, error) {
 			s.Members[0].URL = h.server.URL
 			return s, nil
@@ -64,6 +75,38 @@ func (h *hub) operations() map[string]apiserver.Operation {
 			return backup.Write(w, head, strings.NewReader("the state"))
 		}},
 	}
+}
+
+// sealingOps change the sealing key of 7 values, one phase each time that somebody looks.
+type sealingOps struct {
+	now    remote.Sealing
+	forgot bool // tokens were forgotten
+}
+
+func (o *sealingOps) step() *remote.Sealing {
+	s := o.now
+	switch s.Phase {
+	case "spreading":
+		o.now = remote.Sealing{Phase: "sealing", Active: "00bb", Old: []string{"00aa"}, Values: map[string]int{"00aa": 4, "00bb": 3}}
+	case "sealing":
+		o.now = remote.Sealing{Phase: "sealed", Active: "00bb", Old: []string{"00aa"}, Values: map[string]int{"00bb": 7}, Since: "1099511628777"}
+	}
+	return &s
+}
+
+func (o *sealingOps) rotate(_ context.Context, q url.Values) (any, error) {
+	if o.now.Phase == "" || q.Get("restart") == "true" {
+		o.now = remote.Sealing{Phase: "spreading", Active: "00aa", Next: "00bb", Waiting: []string{"h3 (connection refused)"}, Values: map[string]int{"00aa": 7}}
+	}
+	return o.step(), nil
+}
+
+func (o *sealingOps) drop(context.Context, url.Values) (any, error) {
+	if o.now.Phase != "sealed" {
+		return nil, fault.Conflict.Errorf("a change of the sealing key is not finished (%s)", o.now.Phase)
+	}
+	o.now.Old = nil
+	return &o.now, nil
 }
 
 func (h *hub) threeMembers() *remote.HubStatus {

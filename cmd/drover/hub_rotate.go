@@ -28,7 +28,40 @@ func hubRotateCommand() *cli.Command {
 	}
 }
 
+func hubTokenKeyCommand() *cli.Command {
+	return &cli.Command{
+		Name: "rotate-token-key", Usage: "sign tokens of service accounts by a new key; those that were made before stay good until their end",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "forget", Usage: "end every token that was made before, at once: workloads and others that hold one are refused until they have another"},
+		},
+		Action: rotateTokenKey,
+	}
+}
+
+func rotateTokenKey(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	hub, err := connectBare(c)
+	if err != nil {
+		return err
+	}
+	q, said := url.Values{}, "tokens are signed by a new key; those made before stay good until their end"
+	if c.Bool("forget") {
+		q.Set("forget", "true")
+		said = "tokens are signed by a new key; those made before are refused from now on"
+	}
+	if err := hub.remote.HubDo(c.Context, remote.HubTokenKeyOp, q, nil); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.App.Writer, said)
+	return err
+}
+
 func rotateKey(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
 	if c.Bool("status") && (c.Bool("restart") || c.Bool("drop-old")) || c.Bool("restart") && c.Bool("drop-old") {
 		return usagef("give one of --status, --restart and --drop-old")
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/wire"
+	"github.com/drover-fleet/drover/hub/registry"
 	"github.com/drover-fleet/drover/store"
 )
 
@@ -39,7 +41,7 @@ type Backend interface {
 
 // Sealer encrypts what must not stand in the log in clear. All members have the same keys.
 type Sealer interface {
-	Seal(plain []byte, context string) ([]byte, error)
+	SealBy(id string, plain []byte, context string) ([]byte, error)
 	Open(sealed []byte, context string) ([]byte, error)
 }
 
@@ -187,13 +189,37 @@ func (r *ring) make(ctx context.Context, old []*key, forget bool) (*key, error) 
 		return nil, fmt.Errorf("make a signing key: %w", err)
 	}
 	k := &key{id: rand.Text(), made: r.now().Truncate(time.Second), private: private}
-	value, err := r.seal(k)
+	for range keepTries {
+		if err = r.keep(ctx, k, old, forget); !fault.Is(err, fault.Conflict) {
+			break
+		}
+		if err := r.b.Barrier(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("keep a signing key: %w", err)
+	}
+	return k, nil
+}
+
+// keepTries bounds how often a new key is sealed again because another sealing key took over meanwhile.
+const keepTries = 5
+
+// keep writes a key, sealed by the key that seals. fault.Conflict: another one seals by now; what was sealed by the one before would be missed
+// by those who seal everything again, and be lost with it.
+func (r *ring) keep(ctx context.Context, k *key, old []*key, forget bool) error {
+	sealing, at, err := registry.ReadSealing(ctx, r.b)
+	if err != nil {
+		return err
+	}
+	value, err := r.seal(k, sealing.Active)
+	if err != nil {
+		return err
 	}
 	name := KeyPrefix + k.id
 	c := &store.Command{
-		Actor: r.actor, If: []store.Precondition{{Key: name}},
+		Actor: r.actor, If: []store.Precondition{{Key: name}, {Key: registry.KeySealing, ModRevision: at}},
 		Ops: []store.Op{{Type: store.OpPut, Key: name, Value: value, Note: store.Note{Verb: "create", Object: name}}},
 	}
 	for _, o := range old {
@@ -205,13 +231,14 @@ func (r *ring) make(ctx context.Context, old []*key, forget bool) (*key, error) 
 	if err == nil {
 		err = res.Err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("keep a signing key: %w", err)
+	var moved *store.ConflictError
+	if errors.As(err, &moved) {
+		return fault.Conflict.Wrap(err)
 	}
-	return k, nil
+	return err
 }
 
-func (r *ring) seal(k *key) ([]byte, error) {
+func (r *ring) seal(k *key, by string) ([]byte, error) {
 	private, err := x509.MarshalPKCS8PrivateKey(k.private)
 	if err != nil {
 		return nil, fmt.Errorf("encode signing key: %w", err)
@@ -220,7 +247,7 @@ func (r *ring) seal(k *key) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode signing key: %w", err)
 	}
-	sealed, err := r.sealer.Seal(private, KeyPrefix+k.id)
+	sealed, err := r.sealer.SealBy(by, private, KeyPrefix+k.id)
 	if err != nil {
 		return nil, fmt.Errorf("seal signing key: %w", err)
 	}

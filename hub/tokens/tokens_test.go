@@ -330,3 +330,39 @@ func BenchmarkVerify(b *testing.B) {
 		}
 	}
 }
+
+// otherKeySeals is a backend on which another sealing key takes over between a plan and its first proposal.
+type otherKeySeals struct {
+	*registry.LocalBackend
+	take func()
+}
+
+func (b *otherKeySeals) Propose(ctx context.Context, c *store.Command) (store.Result, error) {
+	if take := b.take; take != nil {
+		b.take = nil
+		take()
+	}
+	return b.LocalBackend.Propose(ctx, c)
+}
+
+// What the old key sealed after everything was sealed anew would be lost with it.
+func TestAKeyThatIsMadeWhileTheSealingKeyChangesIsSealedByTheNewOne(t *testing.T) {
+	h := newHouse(t)
+	old, next := sha256.Sum256([]byte(t.Name())), sha256.Sum256([]byte("next"))
+	sealer, err := registry.NewSealer(old[:], next[:])
+	check(t, err)
+	id := registry.KeyIDOf(next[:])
+	b := &otherKeySeals{LocalBackend: h.b, take: func() {
+		text, err := json.Marshal(registry.Sealing{Phase: registry.SealingActive, Active: id})
+		check(t, err)
+		_, err = h.b.Propose(t.Context(), &store.Command{Actor: "test", Ops: []store.Op{{Type: store.OpPut, Key: registry.KeySealing, Value: text}}})
+		check(t, err)
+	}}
+	h.keys.b, h.keys.sealer = b, sealer
+	h.issue(nil)
+	counts, err := registry.SealedValues(t.Context(), h.b)
+	check(t, err)
+	if len(counts) != 1 || counts[id] != 1 {
+		t.Errorf("values by sealing key: got %v, want one by %s", counts, id)
+	}
+}

@@ -69,7 +69,8 @@ func serve(t *testing.T, wrap func(kv.Backend) kv.Backend) *member {
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: roots, NextProtos: []string{kv.Protocol},
 		Certificates: []tls.Certificate{issue(wire.OrgHubs, "h1")},
 	}
-	server := &kv.Server{Backend: backend, Logger: slog.New(slog.DiscardHandler)}
+	// However slow the machine is, no request of a test ends by its own time.
+	server := &kv.Server{Backend: backend, Logger: slog.New(slog.DiscardHandler), Limits: kv.Limits{Request: time.Hour}}
 	group.Go(func() {
 		for {
 			raw, err := l.Accept()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 
 	"github.com/drover-fleet/drover/api"
 	"github.com/drover-fleet/drover/api/fault"
@@ -91,12 +93,23 @@ func (p *setPlan) touch(ctx context.Context) (touched, error) {
 		return t, fmt.Errorf("count devices: %w", err)
 	}
 	t.fleet = len(v.devices)
+	pools, err := p.regrouped(ctx, v.devices)
+	if fault.Is(err, fault.Forbidden) {
+		t.unknown = "not allowed to list device pools"
+		return t, nil
+	}
+	if err != nil {
+		return t, fmt.Errorf("count devices: %w", err)
+	}
 	for i, r := range p.results {
 		a := p.action(i)
 		if a == "unchanged" {
 			continue
 		}
 		t.by[i], t.more[i] = v.touchedBy(r.Object, a)
+		if _, isPool := r.Object.(*api.DevicePool); isPool {
+			t.by[i] = pools[keyed(r.Object)]
+		}
 		if a == actionPruned {
 			t.pruned.add(t.by[i])
 		}
@@ -104,11 +117,64 @@ func (p *setPlan) touch(ctx context.Context) (touched, error) {
 	return t, nil
 }
 
+// regrouped are the devices on which something else is allowed once the plan is done, by each pool of the plan that selects them, or did:
+// what is allowed no more goes from them.
+func (p *setPlan) regrouped(ctx context.Context, devices []api.Object) (map[api.Ref]names, error) {
+	changed := map[api.Ref]*api.DevicePool{} // nil = gone
+	for i, r := range p.results {
+		if pool, ok := r.Object.(*api.DevicePool); ok && p.action(i) != "unchanged" {
+			if p.action(i) == actionPruned {
+				pool = nil
+			}
+			changed[keyed(r.Object)] = pool
+		}
+	}
+	if len(changed) == 0 {
+		return nil, nil
+	}
+	list, err := listAll(ctx, p.set.hub, api.KindDevicePool, client.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var stand, after []*api.DevicePool
+	for _, o := range list {
+		pool := o.(*api.DevicePool)
+		stand = append(stand, pool)
+		if _, ok := changed[keyed(o)]; !ok {
+			after = append(after, pool)
+		}
+	}
+	for _, pool := range changed {
+		if pool != nil {
+			after = append(after, pool)
+		}
+	}
+	out := map[api.Ref]names{}
+	was, is := api.NewPools(stand), api.NewPools(after)
+	for _, d := range devices {
+		labels := d.Meta().Labels
+		if reflect.DeepEqual(was.Grant(labels), is.Grant(labels)) {
+			continue
+		}
+		for _, pool := range slices.Concat(was.Selecting(labels), is.Selecting(labels)) {
+			ref := keyed(pool)
+			if _, ok := changed[ref]; !ok {
+				continue
+			}
+			if out[ref] == nil {
+				out[ref] = names{}
+			}
+			out[ref][d.Meta().Name] = true
+		}
+	}
+	return out, nil
+}
+
 // reachesDevices holds when something changes that a device could see.
 func (p *setPlan) reachesDevices() bool {
 	for i, r := range p.results {
 		switch r.Object.(type) {
-		case *api.Workload, *api.ConfigMap, *api.Secret, *api.Device:
+		case *api.Workload, *api.ConfigMap, *api.Secret, *api.Device, *api.DevicePool:
 			if p.action(i) != "unchanged" {
 				return true
 			}

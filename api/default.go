@@ -8,6 +8,8 @@ const (
 	DefaultMaxUnavailable       = 10 // percent
 	DefaultGraceSeconds         = 30
 	DefaultTokenUses            = 1
+	DefaultFileMode             = 0o644 // of files of projected volumes
+	DefaultProjectedLife        = 3600  // seconds, of a projected token
 	DefaultProgressDeadline     = 10 * time.Minute
 	DefaultTokenLife            = 24 * time.Hour // of a JoinToken without expires; set by the hub
 )
@@ -108,6 +110,9 @@ func defaultTemplate(t *Template) {
 	defaultPointer(&t.Spec.HostNetwork, true)
 	defaultPointer(&t.Spec.TerminationGracePeriodSeconds, DefaultGraceSeconds)
 	setDefault(&t.Spec.RestartPolicy, RestartAlways)
+	for i := range t.Spec.Volumes {
+		defaultProjected(t.Spec.Volumes[i].Projected)
+	}
 	for i := range t.Spec.Containers {
 		c := &t.Spec.Containers[i]
 		setDefault(&c.ImagePullPolicy, PullIfNotPresent)
@@ -122,6 +127,18 @@ func defaultTemplate(t *Template) {
 			setDefault(&p.TimeoutSeconds, 1)
 			setDefault(&p.SuccessThreshold, 1)
 			setDefault(&p.FailureThreshold, 3)
+		}
+	}
+}
+
+func defaultProjected(p *ProjectedVolume) {
+	if p == nil {
+		return
+	}
+	defaultPointer(&p.DefaultMode, DefaultFileMode)
+	for i := range p.Sources {
+		if t := p.Sources[i].ServiceAccountToken; t != nil {
+			defaultPointer(&t.ExpirationSeconds, DefaultProjectedLife)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func otherFields(t reflect.Type) []string {
 			"activeDeadlineSeconds", "affinity", "automountServiceAccountToken", "configUpdate", "dnsConfig", "dnsPolicy", "enableServiceLinks",
 			"ephemeralContainers", "hostAliases", "hostIPC", "hostPID", "hostUsers", "hostname", "hostnameOverride", "imagePullSecrets", "initContainers", "nodeName",
 			"nodeSelector", "os", "overhead", "preemptionPolicy", "priority", "priorityClassName", "readinessGates", "resourceClaims", "resources", "runtimeClassName",
-			"schedulerName", "schedulingGates", "securityContext", "serviceAccount", "serviceAccountName", "setHostnameAsFQDN", "shareProcessNamespace",
+			"schedulerName", "schedulingGates", "securityContext", "serviceAccount", "setHostnameAsFQDN", "shareProcessNamespace",
 			"subdomain", "tolerations", "topologySpreadConstraints",
 		}
 	case reflect.TypeFor[Container]():
@@ -30,8 +30,10 @@ func otherFields(t reflect.Type) []string {
 		return []string{
 			"awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "configMap", "csi", "downwardAPI", "ephemeral", "fc", "flexVolume", "flocker",
 			"gcePersistentDisk", "gitRepo", "glusterfs", "image", "iscsi", "nfs", "persistent", "persistentVolumeClaim", "photonPersistentDisk", "portworxVolume",
-			"projected", "quobyte", "rbd", "scaleIO", "secret", "storageos", "vsphereVolume",
+			"quobyte", "rbd", "scaleIO", "secret", "storageos", "vsphereVolume",
 		}
+	case reflect.TypeFor[VolumeProjection]():
+		return []string{"clusterTrustBundle", "configMap", "downwardAPI", "podCertificate", "secret"}
 	case reflect.TypeFor[VolumeMount]():
 		return []string{"mountPropagation", "recursiveReadOnly", "subPath", "subPathExpr"}
 	case reflect.TypeFor[EmptyDirVolume]():

@@ -21,7 +21,7 @@ const (
 func checkTemplate(at string, t *Template) []FieldError {
 	spec := at + ".spec"
 	errs := join(checkLabels(at+".metadata.labels", t.Metadata.Labels), checkAnnotations(at+".metadata.annotations", t.Metadata.Annotations),
-		checkVolumes(spec+".volumes", t.Spec.Volumes), checkContainers(spec+".containers", &t.Spec))
+		checkVolumes(spec+".volumes", t.Spec.Volumes), checkProjections(spec, &t.Spec), checkContainers(spec+".containers", &t.Spec))
 	if n := t.Spec.HostNetwork; n != nil && !*n {
 		errs = append(errs, FieldError{spec + ".hostNetwork", "false is not supported by this release of Drover: containers share the network of the agent; remove the line or write true"})
 	}
@@ -244,8 +244,8 @@ func checkVolumes(at string, volumes []Volume) []FieldError {
 		v := &volumes[i]
 		errs = append(errs, twice(at, ".name", v.Name, i, seen)...)
 		errs = appendErr(errs, at+index(i)+".name", CheckDNSLabel(v.Name))
-		if (v.HostPath == nil) == (v.EmptyDir == nil) {
-			errs = append(errs, FieldError{at + index(i), "needs exactly one of hostPath and emptyDir (as emptyDir: {})"})
+		if n := count(v.HostPath != nil, v.EmptyDir != nil, v.Projected != nil); n != 1 {
+			errs = append(errs, FieldError{at + index(i), "needs exactly one of hostPath, emptyDir (as emptyDir: {}) and projected"})
 		}
 		if h := v.HostPath; h != nil {
 			errs = appendErr(errs, at+index(i)+".hostPath.path", checkHostPath(h.Path))

@@ -63,6 +63,9 @@ type PodSpec struct {
 	RestartPolicy string `json:"restartPolicy,omitempty"`
 	// TerminationGracePeriodSeconds is the time between SIGTERM and SIGKILL, 0 to 3600; default 30.
 	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
+	// ServiceAccountName names the ServiceAccount, of the same namespace, whose tokens projected volumes hold. By itself it gives
+	// containers nothing.
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
 // Container is one container of the template.
@@ -145,11 +148,33 @@ type VolumeMount struct {
 	ReadOnly  bool   `json:"readOnly,omitempty"` // true: the container cannot write to it
 }
 
-// Volume is a hostPath or an emptyDir.
+// Volume is a hostPath, an emptyDir or a projected volume.
 type Volume struct {
-	Name     string          `json:"name"` // that volumeMounts name it by
-	HostPath *HostPathVolume `json:"hostPath,omitempty"`
-	EmptyDir *EmptyDirVolume `json:"emptyDir,omitempty"`
+	Name      string           `json:"name"` // that volumeMounts name it by
+	HostPath  *HostPathVolume  `json:"hostPath,omitempty"`
+	EmptyDir  *EmptyDirVolume  `json:"emptyDir,omitempty"`
+	Projected *ProjectedVolume `json:"projected,omitempty"`
+}
+
+// ProjectedVolume holds files that the device gets from the hub and renews, in memory. Containers mount it read-only.
+type ProjectedVolume struct {
+	Sources []VolumeProjection `json:"sources"` // at least one, at most 16
+	// DefaultMode are the permissions of the files, 0 to 0777 (511); default 0644 (420). The files belong to root.
+	DefaultMode *int32 `json:"defaultMode,omitempty"`
+}
+
+// VolumeProjection is one source of a projected volume.
+type VolumeProjection struct {
+	ServiceAccountToken *TokenProjection `json:"serviceAccountToken"`
+}
+
+// TokenProjection is a file with a token of the template's service account, bound to the copy that runs: it ends with it.
+type TokenProjection struct {
+	// Audience is whom the token is for: who reads it must be meant by it. Default: the hub's API.
+	Audience string `json:"audience,omitempty"`
+	// ExpirationSeconds is how long the token is good, 600 to 86400; default 3600. The device renews it when a fifth of that is left.
+	ExpirationSeconds *int64 `json:"expirationSeconds,omitempty"`
+	Path              string `json:"path"` // of the file in the volume, relative, without ".."
 }
 
 // HostPathVolume is a path of the device. Type is as in Kubernetes: "", DirectoryOrCreate, Directory, FileOrCreate, File.

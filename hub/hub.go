@@ -215,7 +215,7 @@ func (h *Hub) openServices() (err error) {
 	}
 	h.gateway, err = gateway.New(gateway.Options{
 		Member: h.id.Name, Client: h.as("hub:" + h.id.Name), Relisted: h.metrics.Relisted(metrics.UserGateway),
-		AsDevice: h.asDevice,
+		AsDevice: h.asDevice, Tokens: deviceTokens{h.tokens, h.audit},
 		Identity: h.history, Sign: h.keys.sign, KeyedHash: h.sealer.KeyedHash,
 		MarkProgress: h.store.Progress, Endpoints: h.urls, Contacts: h.contacts, Logger: h.log, PollHold: h.cfg.PollHold,
 	})

@@ -103,7 +103,7 @@ func (m router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch path {
-	case wire.PathEnroll, wire.PathHello, wire.PathPoll, wire.PathBodies, wire.PathReport, enroll.PathJoin, httpgw.PathContacts:
+	case wire.PathEnroll, wire.PathHello, wire.PathPoll, wire.PathBodies, wire.PathReport, wire.PathToken, enroll.PathJoin, httpgw.PathContacts:
 		m.devices.ServeHTTP(w, r)
 	default:
 		if strings.HasPrefix(path, wire.PathStream) {

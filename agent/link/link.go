@@ -56,6 +56,8 @@ type Link interface {
 	Report(wire.Report)
 	// Want asks for bodies and secrets; the latest request wins. It is asked again after a reconnect until Bodies came.
 	Want(wire.BodiesRequest)
+	// Token asks for a token of a service account; the link fills in the session. fault.Unreachable while no hub is connected.
+	Token(ctx context.Context, q wire.TokenRequest) (wire.TokenReply, error)
 	// OpenStream sends r as the body of the stream that a Command named, until r ends, ctx ends or the hub hangs up.
 	OpenStream(ctx context.Context, id string, r io.Reader) error
 }

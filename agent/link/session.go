@@ -139,6 +139,22 @@ func (s *Session) OpenStream(ctx context.Context, id string, r io.Reader) error 
 	return c.Stream(ctx, id, r)
 }
 
+// Token implements Link.
+func (s *Session) Token(ctx context.Context, q wire.TokenRequest) (reply wire.TokenReply, err error) {
+	s.mu.Lock()
+	c := s.conn
+	q.Session = s.number
+	s.mu.Unlock()
+	if c == nil {
+		return wire.TokenReply{}, fault.Unreachable.Errorf("token: no hub is connected")
+	}
+	err = s.within(ctx, s.c.Timeout, func(ctx context.Context) (err error) {
+		reply, err = c.Token(ctx, q)
+		return err
+	})
+	return reply, err
+}
+
 // Run implements Link.
 func (s *Session) Run(ctx context.Context) error {
 	if err := s.renumber(0); err != nil {

@@ -134,6 +134,10 @@ func (c *fakeConn) Bodies(context.Context, wire.BodiesRequest) (wire.BodiesReply
 	return wire.BodiesReply{}, nil
 }
 
+func (c *fakeConn) Token(context.Context, wire.TokenRequest) (wire.TokenReply, error) {
+	return wire.TokenReply{}, nil
+}
+
 func (c *fakeConn) Stream(context.Context, string, io.Reader) error { return nil }
 
 func (c *fakeConn) Close() {

@@ -21,6 +21,7 @@ type Conn interface {
 	Poll(ctx context.Context, m wire.Poll) (wire.PollReply, error)
 	Bodies(ctx context.Context, m wire.BodiesRequest) (wire.BodiesReply, error)
 	Report(ctx context.Context, m wire.Report) (wire.ReportReply, error)
+	Token(ctx context.Context, m wire.TokenRequest) (wire.TokenReply, error)
 	// Stream sends r until it ends, ctx ends, or the hub hangs up.
 	Stream(ctx context.Context, id string, r io.Reader) error
 	// Close drops every connection.

@@ -134,10 +134,42 @@ type Inspector interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
+// TokenID names a file with a token: of an assignment, by volume and path in it.
+type TokenID struct{ UID, Volume, Path string }
+
+// TokenTerms are what a token is asked for as. A file whose terms changed is asked for anew.
+type TokenTerms struct {
+	Account  string `cbor:"1,keyasint"`
+	Audience string `cbor:"2,keyasint"`
+	LifeSecs uint32 `cbor:"3,keyasint"`
+	Mode     uint32 `cbor:"4,keyasint"` // permissions of the file
+}
+
+// HeldToken is a file with a token that is there. The token itself is in no value of this package.
+type HeldToken struct {
+	TokenID
+	Terms  TokenTerms
+	BootID string        // boot in which the times count
+	Renew  time.Duration // since boot: another one is due
+	Until  time.Duration // since boot: it is good until then
+}
+
+// Tokens keeps files with tokens of service accounts in memory that goes with the device's power, and never on a disk. It needs no
+// container runtime. Calls for one file come one at a time.
+type Tokens interface {
+	// TokenFiles lists what earlier lives of the agent put there since the device started.
+	TokenFiles(ctx context.Context) ([]HeldToken, error)
+	// PutToken makes text the content of the file, at once: who reads it sees the old one or the new one, whole.
+	PutToken(ctx context.Context, t HeldToken, text []byte) error
+	// DropToken removes the file; none is fine. Forget removes all of an assignment.
+	DropToken(ctx context.Context, id TokenID) error
+}
+
 // Driver is a container runtime as the agent needs it. Safe for concurrent use, save that the caller runs at most one
 // Lifecycle call per assignment at a time.
 type Driver interface {
 	Inspector
 	Images
 	Lifecycle
+	Tokens
 }

@@ -62,6 +62,9 @@ func (s *stepper) status(missing []string) {
 	default:
 		st.Phase = phaseStarting
 	}
+	if s.Awaits != "" && st.Message == "" && st.Phase != phaseRunning && st.Phase != phaseCompleted {
+		st.Message = s.Awaits
+	}
 	s.out.Status = st
 	if len(missing) > 0 {
 		s.pulling(missing)

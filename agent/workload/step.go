@@ -60,9 +60,11 @@ type Input struct {
 	Before *Wanted
 	// Refused says why Want may not be started: the device's pool does not allow it. What runs goes on: ending it is the hub's order.
 	Refused string
-	Seen    []Container // every container of this assignment in the runtime
-	Memory  *Memory     // changed in place
-	Images  func(ref string) ImageState
+	// Awaits says what a start of Want has to wait for besides images; "" is nothing. What runs goes on meanwhile.
+	Awaits string
+	Seen   []Container // every container of this assignment in the runtime
+	Memory *Memory     // changed in place
+	Images func(ref string) ImageState
 	// Confirmed tells whether this life of the agent completed that start. A run that an earlier life started may still wait
 	// for its secrets.
 	Confirmed func(id string, run uint32) bool
@@ -167,14 +169,14 @@ func (s *stepper) run() {
 		return
 	}
 	missing := s.part.missing
-	if len(missing) > 0 && len(s.part.current) == 0 && s.beforeRuns() {
+	if (len(missing) > 0 || s.Awaits != "") && len(s.part.current) == 0 && s.beforeRuns() {
 		s.choose(s.Before)
 	}
 	s.out.Images = append(slices.Clone(missing), s.part.missing...)
 	slices.Sort(s.out.Images)
 	s.out.Images = slices.Compact(s.out.Images)
 	// Nothing of the old goes before all of the new is here.
-	if len(s.part.missing) == 0 {
+	if len(s.part.missing) == 0 && !s.awaits() {
 		for _, c := range s.part.old {
 			s.takeAway(c)
 			if s.out.Action != nil {
@@ -264,6 +266,15 @@ func (s *stepper) undecided(missing []string) bool {
 	return s.part.of == s.Before && slices.ContainsFunc(missing, func(ref string) bool { return !s.Images(ref).Known })
 }
 
+// awaits tells whether what is stepped may not be begun yet.
+func (s *stepper) awaits() bool { return s.Awaits != "" && s.part.of == s.Want }
+
+// begins tells whether an action makes a container or begins a process, rather than completes or resumes one.
+func begins(a *Action, seen *Container) bool {
+	up := seen != nil && (seen.State == Running || seen.State == Paused)
+	return a.Kind == Create || a.Kind == Start && !up
+}
+
 func (s *stepper) done(id string) bool {
 	m := s.Memory.Containers[id]
 	return m != nil && m.Done
@@ -294,7 +305,7 @@ func (s *stepper) remember(w *Wanted) {
 func (s *stepper) stepContainers() {
 	for i, c := range s.part.of.Assignment.Containers {
 		id := s.part.ids[i]
-		if a := s.stepContainer(c, id, s.part.current[id]); a != nil && s.out.Action == nil {
+		if a := s.stepContainer(c, id, s.part.current[id]); a != nil && s.out.Action == nil && !(s.awaits() && begins(a, s.part.current[id])) {
 			a.UID, a.ID, a.C, a.Of = s.UID, id, c, s.part.of
 			s.out.Action = a
 		}

@@ -5,7 +5,7 @@ import "github.com/drover-fleet/drover/api/grant"
 // Capability numbers the protocol's features. A device says what it speaks in Hello; a hub withholds what is beyond it.
 //
 //	1  2026-11-30  Hello, Desired with index, tombstones and what the device's pool allows, bodies by hash (containers with host
-//	               ports, device files and privilege), Report, Command, log streams, sealed secrets
+//	               ports, device files and privilege), Report, Command, log streams, sealed secrets, tokens of service accounts
 type Capability uint32
 
 // CapabilityNow is what this build speaks.
@@ -20,6 +20,9 @@ const (
 	MaxReport  = 1 << 20
 	MaxCommand = 16 << 10
 	MaxEnroll  = 64 << 10
+
+	MaxTokenRequest = 4 << 10
+	MaxTokenReply   = 32 << 10
 )
 
 // Position orders what hubs say: a higher epoch, or the same epoch and a higher revision, is newer. Revision is the full
@@ -126,6 +129,8 @@ type Assignment struct {
 	// CauseRev is the revision that last changed what stands here, for the journal. It is part of the hash, so it must change only
 	// together with something else.
 	CauseRev uint64 `cbor:"10,keyasint,omitempty"`
+	// Account names the service account whose tokens volumes hold; "" where none does.
+	Account string `cbor:"11,keyasint,omitempty"`
 }
 
 // Restart says what to do when a container ends.
@@ -178,11 +183,20 @@ type Mount struct {
 	ReadOnly bool   `cbor:"3,keyasint,omitempty"`
 }
 
-// Volume is a path of the device (HostPath not empty) or an empty directory.
+// Volume is a path of the device (HostPath not empty), files with tokens in memory (Tokens not empty), or an empty directory.
 type Volume struct {
-	Name     string `cbor:"1,keyasint"`
-	HostPath string `cbor:"2,keyasint,omitempty"`
-	HostType string `cbor:"3,keyasint,omitempty"` // as in Kubernetes
+	Name     string      `cbor:"1,keyasint"`
+	HostPath string      `cbor:"2,keyasint,omitempty"`
+	HostType string      `cbor:"3,keyasint,omitempty"` // as in Kubernetes
+	Tokens   []TokenFile `cbor:"4,keyasint,omitempty"`
+	FileMode uint32      `cbor:"5,keyasint,omitempty"` // permissions of the files with tokens
+}
+
+// TokenFile is a file with a token of the assignment's service account. The agent asks for the token and renews it.
+type TokenFile struct {
+	Path     string `cbor:"1,keyasint"` // within the volume: relative, clean
+	Audience string `cbor:"2,keyasint"`
+	LifeSecs uint32 `cbor:"3,keyasint"`
 }
 
 // Probe is a command that tells readiness.
@@ -366,5 +380,6 @@ const (
 	PathPoll   = "/drover/v1/poll"
 	PathBodies = "/drover/v1/bodies"
 	PathReport = "/drover/v1/report"
+	PathToken  = "/drover/v1/token"
 	PathStream = "/drover/v1/streams/" // + command id; PUT with a streamed body
 )

@@ -193,7 +193,7 @@ func (a *Assignment) Validate() error {
 	}
 	if err := first(checkUID(a.UID), checkName("namespace", a.Namespace), checkName("name", a.Name), checkName("workload", a.Workload), checkName("revision", a.Revision),
 		checkCount("containers", len(a.Containers), maxContainers), checkCount("volumes", len(a.Volumes), maxItems),
-		each(a.Containers, (*Container).Validate), each(a.Volumes, (*Volume).Validate),
+		each(a.Containers, (*Container).Validate), each(a.Volumes, (*Volume).Validate), a.checkTokens(),
 		distinct("container", a.Containers, func(c *Container) string { return c.Name }),
 		distinct("volume", a.Volumes, func(v *Volume) string { return v.Name })); err != nil {
 		return err
@@ -280,9 +280,9 @@ func (m *Mount) Validate() error {
 // Validate checks a Volume.
 func (v *Volume) Validate() error {
 	if v.HostPath == "" {
-		return checkName("volume", v.Name)
+		return first(checkName("volume", v.Name), v.checkTokens())
 	}
-	return first(checkName("volume", v.Name), checkPath("host path", v.HostPath), checkText("host path type", v.HostType, maxUID))
+	return first(checkName("volume", v.Name), checkPath("host path", v.HostPath), checkText("host path type", v.HostType, maxUID), v.checkTokens())
 }
 
 // checkPath wants an absolute path without "..".

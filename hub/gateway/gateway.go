@@ -36,8 +36,10 @@ type Options struct {
 	// Endpoints are the URLs of all members, told to devices; nil tells none.
 	Endpoints func() []string
 	Contacts  *Contacts // shared with whoever judges presence; nil makes one
-	Logger    *slog.Logger
-	Now       func() time.Time // wall clock for labels; nil = time.Now
+	// Tokens makes the tokens that workloads ask for; nil: none are made here.
+	Tokens TokenMaker
+	Logger *slog.Logger
+	Now    func() time.Time // wall clock for labels; nil = time.Now
 
 	PollHold       time.Duration // how long a poll is held; default 5 min, at least 1 s
 	BehindWait     time.Duration // how long to wait for this member to catch up with a device; default 2 s
@@ -122,6 +124,7 @@ type Gateway struct {
 	view     *view
 	sessions map[string]*session
 	bundles  map[string]*Bundle // of devices with a session; dropped when an input changes
+	asked    map[string]*bucket // how often devices asked for tokens
 	lagging  map[string]bool    // devices whose poll waits for this member's view to come nearer
 }
 
@@ -134,7 +137,7 @@ func New(o Options) (*Gateway, error) {
 	return &Gateway{
 		o: o, hellos: make(chan struct{}, o.MaxHellos), streams: newStreams(), stopped: make(chan struct{}),
 		view: newView(), sessions: map[string]*session{}, bundles: map[string]*Bundle{},
-		lagging: map[string]bool{},
+		asked: map[string]*bucket{}, lagging: map[string]bool{},
 	}, nil
 }
 
@@ -218,6 +221,7 @@ func (g *Gateway) watch(ctx context.Context, k *api.Kind, from string, pause *re
 		g.touched(g.view.apply(k, e))
 		if k == api.KindDevice && e.Type == client.Deleted {
 			g.end(e.Object.Meta().Name)
+			delete(g.asked, e.Object.Meta().Name)
 			g.o.Contacts.Forget(e.Object.Meta().Name)
 		}
 		g.mu.Unlock()

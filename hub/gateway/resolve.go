@@ -39,6 +39,10 @@ func (r *resolver) assignmentBody() (wire.Assignment, []wire.SecretRef, error) {
 		if v.HostPath != nil {
 			w.HostPath, w.HostType = v.HostPath.Path, v.HostPath.Type
 		}
+		if v.Projected != nil {
+			w.Tokens, w.FileMode = tokenFiles(v.Projected)
+			body.Account = spec.ServiceAccountName
+		}
 		body.Volumes = append(body.Volumes, w)
 	}
 	refs := map[string]wire.SecretRef{}

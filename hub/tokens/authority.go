@@ -18,7 +18,7 @@ import (
 )
 
 // Audience is the hub's own: a token for it opens the hub's API.
-const Audience = "drover"
+const Audience = api.HubAudience
 
 // Lives of tokens.
 const (

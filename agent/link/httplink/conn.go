@@ -108,6 +108,12 @@ func (c *Conn) Report(ctx context.Context, m wire.Report) (r wire.ReportReply, e
 	return r, err
 }
 
+// Token implements link.Conn.
+func (c *Conn) Token(ctx context.Context, m wire.TokenRequest) (r wire.TokenReply, err error) {
+	err = c.call(ctx, wire.PathToken, m, wire.MaxTokenReply, &r)
+	return r, err
+}
+
 // Enroll asks for a certificate.
 func (c *Conn) Enroll(ctx context.Context, m wire.EnrollRequest) (r wire.EnrollReply, err error) {
 	err = c.call(ctx, wire.PathEnroll, m, wire.MaxEnroll, &r)

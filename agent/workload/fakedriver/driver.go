@@ -141,7 +141,7 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 
 // Forget implements workload.Lifecycle.
 func (d *Driver) Forget(ctx context.Context, uid string) error {
-	return d.change(ctx, "forget "+uid, func() error { return nil })
+	return d.change(ctx, "forget "+uid, func() error { d.r.forgetTokens(uid); return nil })
 }
 
 // Exec implements workload.Inspector.

@@ -21,6 +21,7 @@ type Runtime struct {
 	secrets    map[string][]workload.SecretEnv
 	changed    map[int]func()
 	watchers   int
+	tokens     map[workload.TokenID]heldToken
 	boot       int
 	now        func() int64
 
@@ -34,6 +35,7 @@ type Runtime struct {
 func New(now func() int64) *Runtime {
 	return &Runtime{containers: map[string]*workload.Container{}, specs: map[string]workload.Spec{}, images: map[string]bool{},
 		registry: map[string]error{}, scripts: map[string][]int32{}, probes: map[string]int{}, now: now, changed: map[int]func(){},
+		tokens:  map[workload.TokenID]heldToken{},
 		secrets: map[string][]workload.SecretEnv{}, pulls: map[string]int{}, starts: map[string]int{}, boot: 1}
 }
 
@@ -68,6 +70,7 @@ func (r *Runtime) Empty() { r.do(func() { clear(r.containers); clear(r.specs) })
 func (r *Runtime) Reboot() {
 	r.do(func() {
 		r.boot++
+		clear(r.tokens)
 		for _, c := range r.containers {
 			c.State = workload.Made
 		}

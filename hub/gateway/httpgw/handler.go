@@ -37,6 +37,7 @@ type Devices interface {
 	Poll(context.Context, gateway.Peer, wire.Poll) (wire.PollReply, error)
 	Bodies(context.Context, gateway.Peer, wire.BodiesRequest) (wire.BodiesReply, error)
 	Report(context.Context, gateway.Peer, wire.Report) (wire.ReportReply, error)
+	Token(context.Context, gateway.Peer, wire.TokenRequest) (wire.TokenReply, error)
 	Stream(ctx context.Context, p gateway.Peer, id string, body io.Reader, interrupt func()) error
 }
 
@@ -70,6 +71,7 @@ const (
 	messagePoll     = "poll"
 	messageBodies   = "bodies"
 	messageReport   = "report"
+	messageToken    = "token"
 	messageStream   = "stream"
 	messageEnroll   = "enroll"
 	messageJoin     = "join"
@@ -78,7 +80,7 @@ const (
 
 // Messages lists all of them.
 func Messages() []string {
-	return []string{messageHello, messagePoll, messageBodies, messageReport, messageStream, messageEnroll, messageJoin, messageContacts}
+	return []string{messageHello, messagePoll, messageBodies, messageReport, messageToken, messageStream, messageEnroll, messageJoin, messageContacts}
 }
 
 // counted tells what was answered to a message.
@@ -119,6 +121,7 @@ func New(c Config) http.Handler {
 	mux.HandleFunc("POST "+wire.PathPoll, h.counted(messagePoll, h.device(call(c.Devices.Poll, wire.MaxHello))))
 	mux.HandleFunc("POST "+wire.PathBodies, h.counted(messageBodies, h.device(call(c.Devices.Bodies, wire.MaxDesired))))
 	mux.HandleFunc("POST "+wire.PathReport, h.counted(messageReport, h.device(call(c.Devices.Report, wire.MaxReport))))
+	mux.HandleFunc("POST "+wire.PathToken, h.counted(messageToken, h.device(call(c.Devices.Token, wire.MaxTokenRequest))))
 	mux.HandleFunc("PUT "+wire.PathStream+"{id}", h.counted(messageStream, h.device(h.stream)))
 	mux.HandleFunc("POST "+PathContacts, h.counted(messageContacts, h.contacts))
 	if c.Enroller != nil {

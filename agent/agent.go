@@ -12,6 +12,7 @@ import (
 	"github.com/drover-fleet/drover/agent/link"
 	"github.com/drover-fleet/drover/agent/state"
 	"github.com/drover-fleet/drover/agent/workload"
+	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/retry"
 	"github.com/drover-fleet/drover/api/wire"
 )
@@ -227,8 +228,18 @@ func (a *Agent) begin(ctx context.Context, op Op) {
 	}
 	a.work.Go(func() {
 		defer cancel()
-		a.inbox.putDone(Perform(ctx, a.cfg.Driver, a.cfg.Unseal, op))
+		a.inbox.putDone(Hands{Driver: a.cfg.Driver, Unseal: a.cfg.Unseal, Token: a.askToken}.Perform(ctx, op))
 	})
+}
+
+func (a *Agent) askToken(ctx context.Context, q wire.TokenRequest) (wire.TokenReply, error) {
+	a.mu.Lock()
+	l := a.link
+	a.mu.Unlock()
+	if l == nil {
+		return wire.TokenReply{}, fault.Unreachable.Errorf("no hub is known yet")
+	}
+	return l.Token(ctx, q)
 }
 
 func (a *Agent) ended(d OpDone) {
@@ -238,6 +249,10 @@ func (a *Agent) ended(d OpDone) {
 			a.listed = true
 			a.cfg.Log.Info("runtime listed", "containers", len(d.Containers))
 		}
+		return
+	}
+	if d.Op.Kind == OpToken { // a condition tells, as of probes
+		a.cfg.Log.Debug("token", "uid", d.Op.Token.UID, "volume", d.Op.Token.Volume, "path", d.Op.Token.Path, "err", d.Err)
 		return
 	}
 	if d.Op.Kind == OpProbe { // the status tells why; a line for each would wear the card

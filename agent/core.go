@@ -59,6 +59,7 @@ type Core struct {
 	// forbidden says by uid why the device's pool does not allow an assignment.
 	forbidden map[string]string
 
+	tokens     tokenFiles
 	facts      wire.Facts
 	refused    string           // why the last Desired was refused
 	notSaved   string           // why the last save failed
@@ -104,7 +105,7 @@ type image struct {
 func NewCore(cfg CoreConfig) *Core {
 	c := &Core{cfg: cfg, rt: cfg.Loaded.Runtime, bundle: cfg.Loaded.Bundle, kept: cfg.Loaded.Kept, facts: cfg.Facts,
 		images: map[string]*image{}, started: map[string]uint32{}, statuses: map[string]wire.Status{}, gone: map[string]bool{}, forbidden: map[string]string{},
-		ops: map[uint64]Op{}, recover: cfg.Loaded.BundleLost}
+		tokens: tokenFiles{files: map[workload.TokenID]*tokenFile{}}, ops: map[uint64]Op{}, recover: cfg.Loaded.BundleLost}
 	if c.rt == nil {
 		c.rt = &Runtime{}
 	}
@@ -169,6 +170,8 @@ func (c *Core) take(ev Event) {
 		c.runtime.want = true
 	case FactsChanged:
 		c.facts = e.Facts
+	case HubChanged:
+		c.hubChanged(e.Connected)
 	case OpDone:
 		c.opDone(e)
 	case Tick:

@@ -13,6 +13,7 @@ import (
 	"github.com/drover-fleet/drover/agent/state"
 	"github.com/drover-fleet/drover/agent/workload"
 	"github.com/drover-fleet/drover/agent/workload/fakedriver"
+	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/grant"
 	"github.com/drover-fleet/drover/api/wire"
 )
@@ -38,6 +39,8 @@ type device struct {
 	want    *wire.BodiesRequest
 	streams []OpenStream
 	hold    map[OpKind]bool // ops of these kinds do not answer
+	tokens  func(wire.TokenRequest) (string, error)
+	asked   []wire.TokenRequest
 }
 
 func newDevice(t *testing.T, seed uint64) *device {
@@ -112,7 +115,7 @@ func (d *device) run() (killed bool) {
 		i := ready[d.rand.IntN(len(ready))]
 		op := d.ops[i]
 		d.ops = slices.Delete(d.ops, i, i+1)
-		d.queue = append(d.queue, Perform(context.Background(), d.drv, d.unseal, op))
+		d.queue = append(d.queue, Hands{Driver: d.drv, Unseal: d.unseal, Token: d.askToken}.Perform(context.Background(), op))
 	}
 }
 
@@ -124,6 +127,20 @@ func (d *device) answerable() []int {
 		}
 	}
 	return out
+}
+
+// askToken answers as the test's hub does.
+func (d *device) askToken(_ context.Context, q wire.TokenRequest) (wire.TokenReply, error) {
+	d.asked = append(d.asked, q)
+	if d.tokens == nil {
+		return wire.TokenReply{}, fault.Unreachable.Errorf("no hub")
+	}
+	text, err := d.tokens(q)
+	if err != nil {
+		return wire.TokenReply{}, err
+	}
+	ref, err := q.Ref()
+	return wire.TokenReply{Token: wire.Sealed{Ref: ref, Ephemeral: []byte{4}, Ciphertext: []byte(text)}, LifeSecs: q.LifeSecs}, err
 }
 
 func (d *device) unseal(s wire.Sealed) ([]byte, error) { return s.Ciphertext, nil }

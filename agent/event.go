@@ -39,9 +39,12 @@ type (
 		Containers []workload.Container // of OpList
 		OK         bool                 // of OpCheck: it is here; of OpProbe: exit code 0
 		Why        string               // of OpProbe: why not
+		Tokens     []workload.HeldToken // of OpTokens
 	}
 	// FactsChanged brings what was found out about the board.
 	FactsChanged struct{ Facts wire.Facts }
+	// HubChanged: a hub is connected, or none any more.
+	HubChanged struct{ Connected bool }
 	// Tick: a wake-up that was asked for, or the start.
 	Tick struct{}
 )
@@ -55,6 +58,7 @@ func (RuntimeSaved) event()    {}
 func (RuntimeChanged) event()  {}
 func (OpDone) event()          {}
 func (FactsChanged) event()    {}
+func (HubChanged) event()      {}
 func (Tick) event()            {}
 
 // Effect is something to do, from Core.Step. Effects are carried out in order; the saves are carried out before anything
@@ -108,9 +112,12 @@ const (
 	OpPull
 	OpAct
 	OpProbe
+	OpTokens    // list the files with tokens
+	OpToken     // ask for a token and put it into its file
+	OpDropToken // remove the file
 )
 
-// Op is one call of the driver.
+// Op is one call of the driver; OpToken also one of the hub. None holds a secret in clear.
 type Op struct {
 	ID     uint64
 	Kind   OpKind
@@ -121,6 +128,9 @@ type Op struct {
 	Run    workload.Run      // OpAct, Start
 	Sealed []SealedEnv       // OpAct, Start
 	Probe  workload.ProbeRun // OpProbe
+	Ask    wire.TokenRequest // OpToken
+	// Token is the file of OpToken and OpDropToken. The answer of OpToken has the times as the hub's life for it makes them.
+	Token workload.HeldToken
 }
 
 // SealedEnv is a secret environment variable as it lies on disk.

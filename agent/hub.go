@@ -53,6 +53,9 @@ func (a *Agent) State(s link.State) {
 	before := a.state
 	a.state = s
 	a.mu.Unlock()
+	if s.Connected != before.Connected {
+		a.inbox.put(func() { a.inbox.hub = &HubChanged{s.Connected} })
+	}
 	switch {
 	case s.Connected && !before.Connected:
 		a.cfg.Log.Info("hub connected", "endpoint", s.Endpoint)

@@ -23,6 +23,7 @@ type inbox struct {
 	commands []Event
 	acked    *JournalAcked
 	facts    *FactsChanged
+	hub      *HubChanged
 	changed  bool
 	done     []Event
 }
@@ -51,6 +52,9 @@ func (b *inbox) drain() []Event {
 	if b.facts != nil {
 		out = append(out, *b.facts)
 	}
+	if b.hub != nil {
+		out = append(out, *b.hub)
+	}
 	if b.desired != nil {
 		out = append(out, *b.desired)
 	}
@@ -59,7 +63,7 @@ func (b *inbox) drain() []Event {
 	if b.acked != nil {
 		out = append(out, *b.acked)
 	}
-	b.done, b.changed, b.facts, b.desired, b.bodies, b.commands, b.acked = nil, false, nil, nil, nil, nil, nil
+	b.done, b.changed, b.facts, b.hub, b.desired, b.bodies, b.commands, b.acked = nil, false, nil, nil, nil, nil, nil, nil
 	return out
 }
 

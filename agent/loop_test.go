@@ -38,6 +38,10 @@ func (r *recorder) Want(x wire.BodiesRequest) {
 	r.want = x
 }
 
+func (r *recorder) Token(context.Context, wire.TokenRequest) (wire.TokenReply, error) {
+	return wire.TokenReply{}, nil
+}
+
 func (r *recorder) OpenStream(_ context.Context, id string, in io.Reader) error {
 	b, err := io.ReadAll(in)
 	r.mu.Lock()

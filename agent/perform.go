@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/drover-fleet/drover/agent/workload"
+	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/wire"
 )
 
@@ -15,13 +16,23 @@ const (
 	checkDeadline  = 15 * time.Minute // it may unpack a large image on a slow card
 	actDeadline    = 2 * time.Minute
 	removeDeadline = 5 * time.Minute
+	tokenDeadline  = time.Minute
 )
 
 // Unseal opens a secret with the device's key.
 type Unseal func(wire.Sealed) ([]byte, error)
 
+// Hands carry out what the core decides.
+type Hands struct {
+	Driver workload.Driver
+	Unseal Unseal // nil: there is no key
+	// Token asks a hub for a token; nil: there is no hub.
+	Token func(context.Context, wire.TokenRequest) (wire.TokenReply, error)
+}
+
 // Perform carries out one op and gives its answer. It blocks; it is the only place that calls the driver for the core.
-func Perform(ctx context.Context, d workload.Driver, unseal Unseal, op Op) OpDone {
+func (h Hands) Perform(ctx context.Context, op Op) OpDone {
+	d := h.Driver
 	done := OpDone{Op: op}
 	if limit := deadline(op); limit > 0 {
 		var cancel context.CancelFunc
@@ -44,7 +55,13 @@ func Perform(ctx context.Context, d workload.Driver, unseal Unseal, op Op) OpDon
 			done.Why = fmt.Sprintf("%q ends with exit code %d", op.Probe.Command[0], code)
 		}
 	case OpAct:
-		done.Err = act(ctx, d, unseal, op)
+		done.Err = act(ctx, d, h.Unseal, op)
+	case OpTokens:
+		done.Tokens, done.Err = d.TokenFiles(ctx)
+	case OpToken:
+		done.Op.Token, done.Err = h.token(ctx, op)
+	case OpDropToken:
+		done.Err = d.DropToken(ctx, op.Token.TokenID)
 	}
 	return done
 }
@@ -62,6 +79,8 @@ func deadline(op Op) time.Duration {
 			return removeDeadline
 		}
 		return actDeadline + op.Action.Grace
+	case OpTokens, OpToken, OpDropToken:
+		return tokenDeadline
 	}
 	return 0
 }
@@ -101,4 +120,41 @@ func open(unseal Unseal, sealed []SealedEnv) ([]workload.SecretEnv, error) {
 		out = append(out, workload.SecretEnv{Name: s.Name, Value: v})
 	}
 	return out, nil
+}
+
+// maxToken bounds what is written into a file, in bytes.
+const maxToken = 16 << 10
+
+// token asks for a token and puts it into its file. It is in clear here only, and in the file.
+func (h Hands) token(ctx context.Context, op Op) (workload.HeldToken, error) {
+	t := op.Token
+	if h.Token == nil || h.Unseal == nil {
+		return t, fault.Unreachable.Errorf("no hub is known, or there is no key to open what it sends")
+	}
+	ref, err := op.Ask.Ref()
+	if err != nil {
+		return t, err
+	}
+	reply, err := h.Token(ctx, op.Ask)
+	if err != nil {
+		return t, err
+	}
+	if !sameSecret(reply.Token.Ref, ref) {
+		return t, fault.Unavailable.Errorf("the hub's answer is to another request")
+	}
+	text, err := h.Unseal(reply.Token)
+	if err != nil {
+		return t, fmt.Errorf("open the token: %w", err)
+	}
+	defer clear(text)
+	if len(text) == 0 || len(text) > maxToken {
+		return t, fault.SizeLimit("the token", int64(len(text)), maxToken)
+	}
+	if asked := op.Ask.LifeSecs; reply.LifeSecs < asked { // renewed as much earlier as it ends earlier
+		life := time.Duration(asked) * time.Second
+		begun := t.Until - life
+		t.Until = begun + time.Duration(reply.LifeSecs)*time.Second
+		t.Renew = begun + (t.Renew-begun)*time.Duration(reply.LifeSecs)/time.Duration(asked)
+	}
+	return t, h.Driver.PutToken(ctx, t, text)
 }

@@ -29,6 +29,12 @@ func (c *Core) opDone(e OpDone) {
 		c.imagePulled(e)
 	case OpAct:
 		c.acted(e)
+	case OpTokens:
+		c.tokensListed(e)
+	case OpToken:
+		c.tokenDone(e)
+	case OpDropToken:
+		c.tokenDropped(e)
 	case OpProbe:
 		if errors.Is(e.Err, workload.ErrUnavailable) {
 			c.probes.Lost(e.Op.Probe, c.now)
@@ -175,6 +181,7 @@ func (c *Core) acted(e OpDone) {
 // reconcile steps every assignment that nothing is under way for.
 func (c *Core) reconcile() {
 	c.stepList()
+	c.stepTokens()
 	if !c.runtime.up || c.bundle == nil {
 		return
 	}
@@ -227,7 +234,7 @@ func (c *Core) stepAssignment(uid string) {
 		c.noteRefusal(uid, refused)
 	}
 	out := workload.Step(workload.Input{
-		Device: c.cfg.Device, UID: uid, Want: c.bundle.wanted[uid], Refused: refused, Before: c.bundle.before[uid], Seen: c.runtime.seen[uid],
+		Device: c.cfg.Device, UID: uid, Want: c.bundle.wanted[uid], Refused: refused, Awaits: c.awaitsToken(c.bundle.wanted[uid]), Before: c.bundle.before[uid], Seen: c.runtime.seen[uid],
 		Memory: m, Images: c.imageState, Unready: c.probes.Why, Now: c.now, Random: c.cfg.Random,
 		Confirmed: func(id string, run uint32) bool { return c.started[id] == run && run > 0 },
 	})

@@ -80,6 +80,8 @@ func (c *Core) conditions() []wire.Condition {
 		condition("RuntimeUnavailable", "NoAnswer", c.runtime.message),
 		condition("StateNotSaved", "WriteFailed", c.notSaved),
 		condition("StrayContainers", "InNoBundle", strings.Join(c.strays, ", ")),
+		condition("TokenExpired", "NotRenewed", c.tokensExpired()),
+		condition("TokenMissing", "NotGiven", c.tokensMissing()),
 	}
 }
 

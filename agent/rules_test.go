@@ -383,7 +383,7 @@ func TestWhatTheAgentTookAwayComesBackFresh(t *testing.T) {
 				t.Fatalf("first action is %v, want to stop the old", op.Action.Kind)
 			}
 			d.ops = nil
-			d.give(Perform(t.Context(), d.drv, d.unseal, op)) // stopped; the removal is held back
+			d.give(Hands{Driver: d.drv, Unseal: d.unseal}.Perform(t.Context(), op)) // stopped; the removal is held back
 			d.ops = nil
 			h.set(assignment("cam", img("1"), with))
 			d.hold[OpAct] = false

@@ -76,6 +76,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 // options are the command line.
 type options struct {
 	data, name, token    string
+	run                  string
 	hubs                 list
 	socket, snapshotter  string
 	platform, registries string
@@ -93,6 +94,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f := flag.NewFlagSet("drover-agent", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&o.data, "data", "/var/lib/drover", "`directory` for everything that the agent keeps")
+	f.StringVar(&o.run, "run", "/run/drover", "`directory` for what must not outlive a boot: workloads' tokens, in memory")
 	f.StringVar(&o.name, "name", "", "this device's `name`, as pi-07; default: its host name")
 	f.Var(&o.hubs, "hub", "`URL` of a hub member, as https://hub1:7443; repeat it for each")
 	f.StringVar(&o.token, "token", "", "join `token`, or a file that holds it; needed once")
@@ -117,7 +119,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		}
 	}
 	var err error
-	o.data, err = filepath.Abs(o.data)
+	if o.data, err = filepath.Abs(o.data); err == nil {
+		o.run, err = filepath.Abs(o.run)
+	}
 	return o, err
 }
 

@@ -146,7 +146,7 @@ func newDriver(o options, device string, facts wire.Facts, log *slog.Logger) (*c
 	if err != nil {
 		return nil, err
 	}
-	return ctrd.New(ctrd.Config{Socket: o.socket, Device: device, Dir: o.data, Snapshotter: o.snapshotter, Platform: facts.Platform,
+	return ctrd.New(ctrd.Config{Socket: o.socket, Device: device, Dir: o.data, Run: o.run, Snapshotter: o.snapshotter, Platform: facts.Platform,
 		PlainHTTP: plain, InitBinary: own, MemoryLimit: facts.MemoryCgroup, Log: log})
 }
 

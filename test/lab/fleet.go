@@ -261,7 +261,7 @@ func (f *Fleet) Links() (map[string][]*Link, error) {
 // StartAgent starts the agent of a device, new or again.
 func (f *Fleet) StartAgent(ctx context.Context, device string) error {
 	data := f.Path("devices", device)
-	args := append([]string{"--data", data, "--name", device, "--containerd", f.Path("c", "c.sock")}, f.AgentArgs...)
+	args := append([]string{"--data", data, "--run", f.Path("run"), "--name", device, "--containerd", f.Path("c", "c.sock")}, f.AgentArgs...)
 	for _, m := range f.Members {
 		args = append(args, "--hub", "https://"+m.API)
 	}

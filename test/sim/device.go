@@ -146,7 +146,7 @@ func (d *device) begin(op agent.Op) {
 			return
 		}
 		d.checkStop(op)
-		done := agent.Perform(context.Background(), driver, nil, op)
+		done := agent.Hands{Driver: driver}.Perform(context.Background(), op)
 		if alive {
 			d.step(done)
 		}

@@ -192,6 +192,11 @@ func (c *conn) Report(ctx context.Context, r wire.Report) (wire.ReportReply, err
 	})
 }
 
+// Token implements link.Conn. No workload asks for one.
+func (c *conn) Token(context.Context, wire.TokenRequest) (wire.TokenReply, error) {
+	return wire.TokenReply{}, fault.Unavailable.Errorf("no tokens are made here")
+}
+
 // Stream implements link.Conn. No stream is asked for.
 func (c *conn) Stream(context.Context, string, io.Reader) error {
 	return fault.Unavailable.Errorf("no streams here")

@@ -26,6 +26,7 @@ type Config struct {
 	Socket      string   // of containerd; default /run/containerd/containerd.sock
 	Device      string   // name of this device: the namespace and the labels follow from it
 	Dir         string   // for volumes, logs and pipes; on a disk, owned by one agent
+	Run         string   // for files with tokens, each volume in memory of its own; default /run/drover
 	Snapshotter string   // default overlayfs
 	Platform    string   // as linux/arm/v6; default: this machine's
 	PlainHTTP   []string // registries (host or host:port) reached without TLS; loopback ones are anyway
@@ -65,6 +66,12 @@ func New(cfg Config) (*Driver, error) {
 	}
 	if !filepath.IsAbs(cfg.Dir) {
 		errs = append(errs, fmt.Errorf("ctrd config: Dir %q is not an absolute path", cfg.Dir))
+	}
+	if cfg.Run == "" {
+		cfg.Run = "/run/drover"
+	}
+	if !filepath.IsAbs(cfg.Run) {
+		errs = append(errs, fmt.Errorf("ctrd config: Run %q is not an absolute path", cfg.Run))
 	}
 	if cfg.Socket == "" {
 		cfg.Socket = "/run/containerd/containerd.sock"
@@ -140,7 +147,7 @@ func (d *Driver) Forget(_ context.Context, uid string) error {
 	if err := os.RemoveAll(d.volumeDir(uid)); err != nil {
 		return fmt.Errorf("volumes of %s: %w", uid, err)
 	}
-	return nil
+	return d.forgetTokens(uid)
 }
 
 func (d *Driver) volumeDir(uid string) string { return filepath.Join(d.cfg.Dir, "volumes", uid) }

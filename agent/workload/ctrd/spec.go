@@ -139,12 +139,15 @@ func (d *Driver) mounts(s workload.Spec) ([]specs.Mount, error) {
 		if err != nil {
 			return nil, err
 		}
-		mode := "rw"
+		options := []string{"rbind", "rw"}
 		if m.ReadOnly {
-			mode = "ro"
+			options[1] = "ro"
+		}
+		if holdsTokens(s, m.Volume) {
+			options = []string{"rbind", "ro", "nosuid", "nodev", "noexec"}
 		}
 		taken[filepath.Clean(m.Path)] = true
-		out = append(out, specs.Mount{Type: "bind", Source: src, Destination: m.Path, Options: []string{"rbind", mode}})
+		out = append(out, specs.Mount{Type: "bind", Source: src, Destination: m.Path, Options: options})
 	}
 	for _, f := range []string{"/etc/resolv.conf", "/etc/hosts"} {
 		if _, err := os.Stat(f); err == nil && !taken[f] {
@@ -164,10 +167,17 @@ func (d *Driver) volume(s workload.Spec, name string) (string, error) {
 			_, err := hostPath(v, s.Grant)
 			return v.HostPath, err
 		}
+		if len(v.Tokens) > 0 {
+			return d.tokenVolume(s.UID, v.Name)
+		}
 		dir := filepath.Join(d.volumeDir(s.UID), v.Name)
 		return dir, openDir(dir)
 	}
 	return "", fmt.Errorf("volume %s is not declared", name)
+}
+
+func holdsTokens(s workload.Spec, name string) bool {
+	return slices.ContainsFunc(s.Volumes, func(v wire.Volume) bool { return v.Name == name && len(v.Tokens) > 0 })
 }
 
 // openDir makes a directory that any user of a container may write to. Those above it are closed to other users of the device.

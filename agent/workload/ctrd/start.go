@@ -79,6 +79,14 @@ func (d *Driver) begin(ctx context.Context, c containerd.Container, s workload.S
 	if err != nil {
 		return nil, err
 	}
+	for _, m := range s.C.Mounts {
+		if !holdsTokens(s, m.Volume) {
+			continue
+		}
+		if _, err := d.tokenVolume(s.UID, m.Volume); err != nil { // memory goes with a reboot
+			return nil, err
+		}
+	}
 	if secrets {
 		if err := secretenv.MakeFIFO(d.pipePath(c.ID())); err != nil {
 			return nil, err

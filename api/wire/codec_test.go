@@ -76,6 +76,8 @@ func samples(t *testing.T) []message {
 		desired(t), assignment(), report(),
 		&BodiesRequest{Bodies: []Hash{hash(1)}, Secrets: []SecretRef{{Name: "a/b/c", ID: hash(2)}}},
 		&BodiesReply{Bodies: [][]byte{{1}}, Secrets: []Sealed{{Ref: SecretRef{Name: "a/b/c", ID: hash(2)}, Ephemeral: make([]byte, 65), Ciphertext: []byte{1}}}},
+		&TokenRequest{Session: 1, UID: "u1", Namespace: "default", Name: "camera.pi-07", Account: "robot", Volume: "hub", Path: "a/token", Audience: "drover", LifeSecs: 600},
+		&TokenReply{Token: Sealed{Ref: SecretRef{Name: "a/b/c", ID: hash(2)}, Ephemeral: make([]byte, 65), Ciphertext: []byte{1}}, LifeSecs: 600},
 		&Command{ID: "id-1", ClusterID: "c1", Device: "pi-07", TTLSecs: 30, Verb: VerbOpenStream, Stream: &Logs{UID: "u1", TailLines: -1}},
 		&EnrollRequest{Token: "drover1.a.b.c", Name: "pi-07", CSR: []byte{1}, Facts: facts},
 		&EnrollReply{State: EnrollApproved, Certificate: []byte{1}, CA: [][]byte{{2}}, ClusterID: "c1"},

@@ -11,6 +11,7 @@
 //     writes nothing. Heartbeats are never written.
 //   - What the hub cannot resolve is left out, and said in a condition; a device keeps what it has, since absence removes nothing.
 //   - Secrets leave only sealed to the key of a device whose bundle needs them.
+//   - A token of a service account is given only for a file that the present template of an assignment bound to the device asks for.
 //
 // Not promised: that a link seen here is the only one of its device (the newest session wins), and that a log stream survives
 // the link that carries it.

@@ -20,6 +20,7 @@ import (
 	"github.com/drover-fleet/drover/hub/gateway"
 	"github.com/drover-fleet/drover/hub/gateway/httpgw"
 	"github.com/drover-fleet/drover/hub/registry"
+	"github.com/drover-fleet/drover/hub/tokens"
 	"github.com/drover-fleet/drover/store/mvcc"
 )
 
@@ -32,7 +33,8 @@ type hub struct {
 	sealer    *registry.Sealer
 	records   enroll.Records
 	authority *enroll.Authority
-	clock     atomic.Int64 // offset of the hub's clock in nanoseconds
+	issuer    *tokens.Authority // of the newest member
+	clock     atomic.Int64      // offset of the hub's clock in nanoseconds
 	admin     client.Client
 }
 
@@ -105,7 +107,7 @@ func (h *hub) member(o memberOptions) *member {
 			return gateway.Identity{ClusterID: id, Epoch: e.Number, EpochID: e.ID}, true
 		},
 		Sign:      func(c string, p []byte) (wire.Signed, error) { return wire.Sign(signer(t, key), leaf.Raw, c, p) },
-		KeyedHash: h.sealer.KeyedHash, MarkProgress: h.store.Progress, PollHold: o.hold, BehindWait: 100 * time.Millisecond, StreamDeadline: 5 * time.Second,
+		KeyedHash: h.sealer.KeyedHash, MarkProgress: h.store.Progress, PollHold: o.hold, BehindWait: 100 * time.Millisecond, Tokens: h.tokens(), StreamDeadline: 5 * time.Second,
 	})
 	check(t, err)
 	en, err := enroll.New(enroll.Config{Client: h.admin, Authority: h.authority, Now: h.now, Records: h.records,

@@ -21,6 +21,7 @@ import (
 	"github.com/drover-fleet/drover/agent/workload/ctrd"
 	"github.com/drover-fleet/drover/api/grant"
 	"github.com/drover-fleet/drover/api/wire"
+	machine "github.com/drover-fleet/drover/test/lab"
 )
 
 // device is one device with a driver of its own on the shared daemon.
@@ -51,6 +52,9 @@ func newDevice(t *testing.T) *device {
 				t.Error(err)
 			}
 		}
+		if err := machine.UnmountBelow(d.dir); err != nil {
+			t.Error(err)
+		}
 		_ = d.Close()
 	})
 	return d
@@ -59,7 +63,7 @@ func newDevice(t *testing.T) *device {
 // connect makes a new driver, as a new agent would.
 func (d *device) connect() {
 	d.t.Helper()
-	drv, err := ctrd.New(ctrd.Config{Socket: lab.daemon.Socket(), Device: d.name, Dir: d.dir, InitBinary: lab.app, MemoryLimit: true})
+	drv, err := ctrd.New(ctrd.Config{Socket: lab.daemon.Socket(), Device: d.name, Dir: d.dir, Run: filepath.Join(d.dir, "run"), InitBinary: lab.app, MemoryLimit: true})
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/drover-fleet/drover/agent"
 	"github.com/drover-fleet/drover/agent/workload"
 	"github.com/drover-fleet/drover/agent/workload/ctrd"
+	"github.com/drover-fleet/drover/api/fault"
 	"github.com/drover-fleet/drover/api/wire"
 )
 
@@ -88,6 +89,10 @@ func replace[T any](c chan T, v T) {
 	default:
 	}
 	c <- v
+}
+
+func (h *hub) Token(context.Context, wire.TokenRequest) (wire.TokenReply, error) {
+	return wire.TokenReply{}, fault.Unreachable.Errorf("no tokens here")
 }
 
 func (h *hub) OpenStream(context.Context, string, io.Reader) error {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/drover-fleet/drover/agent/workload/secretenv"
 )
@@ -82,6 +83,16 @@ func main() {
 			fmt.Println(err)
 		}
 		run()
+	case "follow": // a file: its content, whenever it changes
+		last := ""
+		for {
+			b, err := os.ReadFile(args[1])
+			if text := string(b); err == nil && text != last {
+				fmt.Println("read", text)
+				last = text
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
 	case "exists":
 		if _, err := os.Stat(args[1]); err != nil {
 			os.Exit(1)

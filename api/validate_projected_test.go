@@ -33,12 +33,13 @@ func TestProjectedTokensAreCheckedFieldByField(t *testing.T) {
 		"two kinds at once": {strings.Replace(token("path: t"), "name: hub,", "name: hub, emptyDir: {},", 1), "exactly one of"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objs, err := DecodeAll([]byte(tc.manifest))
+			items, err := DecodeManifests("m.yaml", []byte(tc.manifest))
 			var got []string
 			if err != nil {
 				got = append(got, err.Error())
 			}
-			for _, o := range objs {
+			for _, i := range items {
+				o := i.Object
 				Default(o)
 				for _, e := range Validate(o) {
 					got = append(got, e.Error())

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -112,7 +111,7 @@ func (g *Gateway) mayAsk(p Peer, session uint64, now time.Time) error {
 		g.asked[p.Device] = b
 	}
 	if wait := b.take(now); wait > 0 {
-		return fault.SlowDown(wait, fmt.Sprintf("device %s asks for more tokens than %d at once and %d a second", p.Device, tokenBurst, time.Second/tokenEvery))
+		return fault.SlowDown(wait, "device %s asks for more tokens than %d at once and %d a second", p.Device, tokenBurst, time.Second/tokenEvery)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -114,10 +115,13 @@ func TestAWorkloadUsesItsProjectedTokenUntilItIsDeleted(t *testing.T) {
 	if code, _, _ := f.whoami(t, token); code != http.StatusUnauthorized {
 		t.Errorf("the token of a deleted copy: the hub answers %d, want 401", code)
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil || bytes.Contains(mounts, []byte(f.Path("run")+"/")) {
-		t.Errorf("memory of a deleted copy is still mounted (%v)", err)
-	}
+	f.until(t, 20*time.Second, "the memory of deleted copies is given back", func() error {
+		mounts, err := os.ReadFile("/proc/self/mountinfo")
+		if err == nil && bytes.Contains(mounts, []byte(f.Path("run")+"/")) {
+			err = errors.New("it is still mounted")
+		}
+		return err
+	})
 }
 
 // filesWith are the regular files of the fleet that hold a text, save those in devices' memory.

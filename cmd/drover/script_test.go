@@ -104,7 +104,7 @@ func drover(ts *testscript.TestScript, args []string) int {
 		in = strings.NewReader(ts.ReadFile(args[n-1]))
 		args = args[:n-2]
 	}
-	full := append([]string{"drover", "--patience", "200ms", "--config", hubOf(ts).config}, args...)
+	full := append([]string{"drover", "--patience", "10s", "--config", hubOf(ts).config}, args...)
 	return run(hubOf(ts).t.Context(), full, in, ts.Stdout(), ts.Stderr())
 }
 

@@ -103,6 +103,27 @@ func TestFlowsOfAFullClassTakeTurnsByWhatTheyCost(t *testing.T) {
 	})
 }
 
+func TestAFullClassTakesNoSeatOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, full := range Classes() {
+			s := New(Config{Seats: map[Class]int{full: 2}, Wait: time.Second})
+			for _, flow := range []string{"a", "b"} {
+				if _, err := s.Enter(t.Context(), full, flow, 1); err != nil {
+					t.Fatalf("%s: %v", full, err)
+				}
+			}
+			if _, err := s.Enter(t.Context(), full, "c", 1); !fault.Is(err, fault.TooManyRequests) {
+				t.Errorf("a third of %s, which has 2 seats: got %v, want 429", full, err)
+			}
+			for _, l := range s.Load() {
+				if l.Class != full && l.Used > 0 {
+					t.Errorf("%s full: %d seats of %s are in use, want none", full, l.Used, l.Class)
+				}
+			}
+		}
+	})
+}
+
 func TestWaitingIsBoundedInTimeAndNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &refusals{}

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -126,6 +127,22 @@ func TestDeclaredFieldThatAnotherChangesIsContended(t *testing.T) {
 	}
 }
 
+// Of several who change a field in turn it is the last who contends for it, and who declared it may change it by other means than applying.
+func TestLastChangerIsNamedAndTheDeclarerContendsWithNobody(t *testing.T) {
+	d := &drifter{t, open(t, registry.Options{})}
+	o := replicated("w", 1)
+	d.apply("alice", o, false)
+	d.update("bob", replicated("w", 2))
+	between := d.get(o).Meta().ResourceVersion
+	d.update("carol", replicated("w", 3))
+	d.want(o, "spec.placement.replicas alice carol")
+	if f := api.ContendedFields(d.get(o))[0]; f.After != between {
+		t.Errorf("revision of the change: got after %s, want after %s", f.After, between)
+	}
+	d.update("alice", replicated("w", 4))
+	d.want(o)
+}
+
 func TestFlappingAppliersAreBothNamed(t *testing.T) {
 	d := &drifter{t, open(t, registry.Options{})}
 	d.apply("git", replicated("w", 1), false)
@@ -168,4 +185,31 @@ func TestPlainUpdatesAreNoDrift(t *testing.T) {
 	d.update("alice", must(d.f.user("alice").Create(t.Context(), replicated("w", 1), client.WriteOptions{FieldManager: "alice"}))(t))
 	d.update("bob", replicated("w", 2))
 	d.want(replicated("w", 1))
+}
+
+func TestNotesOfContendedFieldsAreTheHubsAlone(t *testing.T) {
+	d := &drifter{t, open(t, registry.Options{})}
+	forged := replicated("w", 1)
+	forged.Metadata.Annotations = map[string]string{api.AnnotationContended: `[{"field":"spec.placement.replicas","declaredBy":"alice","changedBy":"bob","after":"1"}]`}
+	must(d.f.user("mallory").Create(t.Context(), forged, client.WriteOptions{}))(t)
+	d.want(forged)
+	forged.Metadata.Name = "applied"
+	d.apply("mallory", forged, false)
+	d.want(forged)
+}
+
+func TestNotesOfContendedFieldsAreBounded(t *testing.T) {
+	d := &drifter{t, open(t, registry.Options{})}
+	of := func(value string) *api.ConfigMap {
+		data := map[string]string{}
+		for i := range 30 {
+			data[fmt.Sprintf("k%02d", i)] = value
+		}
+		return configMap("c", data)
+	}
+	d.apply("alice", of("declared"), false)
+	d.update("bob", of("changed"))
+	if n := len(api.ContendedFields(d.get(of("")))); n != 20 {
+		t.Errorf("got %d notes of 30 contended fields, want the 20 that are kept", n)
+	}
 }

@@ -453,6 +453,7 @@ func TestARangeConditionSeesEveryWriteSince(t *testing.T) {
 		if r := guarded("x"); r.Err != nil {
 			t.Fatalf("before the write of %s: got %v, want none", op.Key, r.Err)
 		}
+		read = b.s.Revision() // the write is the very next one
 		b.write(op)
 		var c *store.ConflictError
 		if r := guarded("x"); !errors.As(r.Err, &c) || c.Key != op.Key {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -157,6 +158,29 @@ func TestMuchIsPrunedOnlyByItsCount(t *testing.T) {
 		}
 		if !strings.Contains(said.String(), "prune configmap/o1 of default") {
 			t.Errorf("the question does not list what goes:\n%s", said.String())
+		}
+	}
+	for confirm, ok := range map[int]bool{10: false, 11: true, 12: false} {
+		if err := (&consent{out: io.Discard, confirm: confirm, yes: true}).begin(plan); (err == nil) != ok {
+			t.Errorf("--confirm %d of a plan that prunes 11: got %v, want agreed=%t", confirm, err, ok)
+		}
+	}
+	// A count that was given agrees to the plan that it is of, not to one that grew: who sits there is asked again.
+	agreed, little := *plan, *plan
+	agreed.pruned, agreed.results, little.pruned = plan.pruned[:10], plan.results[:len(plan.results)-1], plan.pruned[:2]
+	for answer, ok := range map[string]bool{"11\n": true, "10\n": false} {
+		err := (&consent{out: io.Discard, in: bufio.NewReader(strings.NewReader(answer)), confirm: 10}).again(&agreed, plan)
+		if (err == nil) != ok {
+			t.Errorf("the plan grew, answer %q: got %v, want agreed=%t", answer, err, ok)
+		}
+	}
+	if err := (&consent{out: io.Discard, confirm: 10}).again(&agreed, plan); fault.ExitCode(err) != fault.ExitStopped {
+		t.Errorf("the plan grew and nobody can be asked: got %v, want it stopped", err)
+	}
+	// Where little goes no count is needed, but one that is given must be right.
+	for confirm, ok := range map[int]bool{-1: true, 1: false, 2: true, 3: false} {
+		if err := (&consent{out: io.Discard, confirm: confirm, yes: true}).begin(&little); (err == nil) != ok {
+			t.Errorf("--confirm %d of a plan that prunes 2: got %v, want agreed=%t", confirm, err, ok)
 		}
 	}
 }

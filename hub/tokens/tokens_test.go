@@ -75,6 +75,15 @@ func (h *house) remove(k *api.Kind, name string) {
 	check(h.t, h.c.Delete(h.t.Context(), api.Ref{Kind: k, Namespace: "default", Name: name}, client.DeleteOptions{}))
 }
 
+// hold has the account wait for somebody when it is deleted.
+func (h *house) hold() {
+	h.t.Helper()
+	o := &api.ServiceAccount{Metadata: meta("ci")}
+	o.Metadata.Finalizers = []string{"example.org/wait"}
+	_, err := h.c.Update(h.t.Context(), o, client.WriteOptions{})
+	check(h.t, err)
+}
+
 func (h *house) issue(change func(*Request)) string {
 	h.t.Helper()
 	rq := Request{Namespace: "default", Account: "ci"}
@@ -104,6 +113,7 @@ func TestATokenIsGoodForItsAudienceItsTimeAndAsLongAsWhatItIsBoundToLives(t *tes
 		{name: "for another audience", make: func(rq *Request) { rq.Audiences = []string{"vault"} }, want: "another audience"},
 		{name: "for another audience, asked for that", make: func(rq *Request) { rq.Audiences = []string{"vault"} }, aud: []string{"vault", "x"}},
 		{name: "account deleted", then: func(h *house) { h.remove(api.KindServiceAccount, "ci") }, want: "serviceaccount was deleted"},
+		{name: "account being deleted", then: func(h *house) { h.hold(); h.remove(api.KindServiceAccount, "ci") }, want: "serviceaccount was deleted"},
 		{name: "account made again", then: func(h *house) { h.remove(api.KindServiceAccount, "ci"); h.account() }, want: "serviceaccount was deleted"},
 		{name: "bound", make: bindSecret},
 		{name: "bound object deleted", make: bindSecret, then: func(h *house) { h.remove(api.KindSecret, "s") }, want: "secret was deleted"},

@@ -212,6 +212,9 @@ func TestChangeOfTheKeyWaitsForAMemberThatIsAwayAndOutlivesItsLeader(t *testing.
 		s := sealingOf(t, h[1])
 		return len(s.Waiting) == 1 && strings.HasPrefix(s.Waiting[0], "h3 ")
 	})
+	if err := h[0].rotateStep(within(t, 20*time.Second), 0); err == nil || !strings.HasPrefix(err.Error(), "h3 ") {
+		t.Errorf("a step while h3 lacks the key: got %v, want it to wait for h3", err)
+	}
 	if s := sealingOf(t, h[1]); s.Phase != registry.SealingSpread || s.Values[s.Next] != 0 {
 		t.Errorf("while a member lacks the key: got %+v, want nothing sealed by it", s)
 	}
@@ -239,6 +242,9 @@ func TestKeyThatNobodyHasIsGivenUp(t *testing.T) {
 	if s := sealingOf(t, h); len(s.Waiting) != 1 {
 		t.Errorf("waiting: got %v, want this very member", s.Waiting)
 	}
+	if _, err := h.dropKeys(within(t, 20*time.Second), nil); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "is not finished (spreading)") {
+		t.Errorf("dropping old keys in the middle of a change: got %v, want a refusal that says so", err)
+	}
 	rotate(t, h, false)
 	if s := sealingOf(t, h); s.Next != "0123456789abcdef" {
 		t.Errorf("asked again: got %+v, want the same change to go on", s)
@@ -246,6 +252,23 @@ func TestKeyThatNobodyHasIsGivenUp(t *testing.T) {
 	rotate(t, h, true)
 	await(t, "another key seals", func() bool { return sealingOf(t, h).Phase == registry.SealingDone })
 	onlyBy(t, h)
+}
+
+// However the record came to say that nothing needs the old key: a key that something needs is kept.
+func TestAKeyThatSealsWhatStandsIsNotDropped(t *testing.T) {
+	h, admin := found(t, Config{})
+	_, err := admin.Create(t.Context(), secret("s", "x"), client.WriteOptions{})
+	check(t, err)
+	first := h.sealer.IDs()[0]
+	key, err := registry.NewSealingKey()
+	check(t, err)
+	check(t, h.sealer.Add(key))
+	s := registry.Sealing{Phase: registry.SealingDone, Active: registry.KeyIDOf(key), Old: []string{first}, Since: h.store.Compacted().String()}
+	check(t, h.writeSealing(within(t, 20*time.Second), registry.Actor{Name: "hub:h1"}, s, 0))
+	_, err = h.dropKeys(within(t, 20*time.Second), nil)
+	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "values that stand are sealed by the key "+first) || !h.sealer.Has(first) {
+		t.Errorf("got %v and keys %v, want a refusal that names %s, and the key kept", err, h.sealer.IDs(), first)
+	}
 }
 
 // TestAKeyWhoseRecordMayStandIsKept: whoever asked for it goes away in the middle, when the record is on its way already.

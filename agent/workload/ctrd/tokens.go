@@ -86,7 +86,7 @@ func ownMemory(dir string) (bool, error) {
 	if at.Dev == above.Dev {
 		return false, nil
 	}
-	if t := int64(kind.Type); t != unix.TMPFS_MAGIC && t != unix.RAMFS_MAGIC {
+	if t := int64(kind.Type); t != unix.TMPFS_MAGIC && t != unix.RAMFS_MAGIC { //nolint:unconvert // 32 bits wide on 32-bit boards
 		return false, fmt.Errorf("something else is mounted there (file system type %#x)", t)
 	}
 	return true, nil

@@ -45,7 +45,7 @@ func TestATokenIsReadFromMemoryAndRenewedUnderTheContainer(t *testing.T) {
 	d.ok(err)
 	var fs unix.Statfs_t
 	d.ok(unix.Statfs(file, &fs))
-	if kind := int64(fs.Type); st.Mode() != 0o640 || kind != unix.TMPFS_MAGIC && kind != unix.RAMFS_MAGIC {
+	if kind := int64(fs.Type); st.Mode() != 0o640 || kind != unix.TMPFS_MAGIC && kind != unix.RAMFS_MAGIC { //nolint:unconvert // 32 bits wide on 32-bit boards
 		t.Errorf("mode %o on file system %#x, want 640 in memory", st.Mode(), kind)
 	}
 	for _, command := range [][]string{{"/app", "write", "/hub/sub/token", "x"}, {"/app", "write", "/hub/other", "x"}} {

@@ -257,10 +257,10 @@ func TestAnIdThatIsUsedTwiceHidesNoLostOutcome(t *testing.T) {
 // faulty is a disk that fails on demand.
 type faulty struct {
 	osDisk
-	write, sync atomic.Pointer[error]
-	room        atomic.Int64 // bytes that may be written while limited
-	limited     atomic.Bool
-	reserved    atomic.Bool
+	write, sync, dir atomic.Pointer[error]
+	room             atomic.Int64 // bytes that may be written while limited
+	limited          atomic.Bool
+	reserved         atomic.Bool
 }
 
 type faultyFile struct {
@@ -290,6 +290,13 @@ func (d *faulty) remove(path string) error {
 		d.room.Add(reserveBytes)
 	}
 	return d.osDisk.remove(path)
+}
+
+func (d *faulty) syncDir(path string) error {
+	if err := d.dir.Load(); err != nil {
+		return *err
+	}
+	return d.osDisk.syncDir(path)
 }
 
 func (f faultyFile) Write(b []byte) (int, error) {
@@ -387,6 +394,30 @@ func TestF59ABrokenDiskRefusesOrRecordsTheGapByPolicy(t *testing.T) {
 				t.Errorf("%s, %s: got %d lost in %d gaps, want 5 in 1", policy, what, r.Lost, r.Gaps)
 			}
 		}
+	}
+}
+
+// A file that a crash could lose by its name holds no receipt, however often it is asked to.
+func TestF59AReceiptWaitsForTheDirectoryOfItsFile(t *testing.T) {
+	d := &faulty{}
+	eio := error(unix.EIO)
+	d.dir.Store(&eio)
+	dir := t.TempDir()
+	l := open(t, Config{Dir: dir, disk: d})
+	for range 2 {
+		if err := l.Receipt(t.Context(), auditlog.Record{RequestID: "lost"}); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("while the directory cannot be synced: got %v, want Unavailable", err)
+		}
+	}
+	d.dir.Store(nil)
+	if err := l.Receipt(t.Context(), auditlog.Record{RequestID: "good"}); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := sound(t, dir); r.Lost != 3 || r.Gaps != 1 {
+		t.Errorf("got %d lost in %d gaps, want the start and 2 receipts in 1", r.Lost, r.Gaps)
 	}
 }
 

@@ -60,7 +60,7 @@ func (w *writer) resume() (auditlog.Tail, *auditlog.Cut, error) {
 	if err != nil {
 		return tail, nil, err
 	}
-	w.f, w.at.size = f, tail.Size
+	w.f, w.at.size, w.unlisted = f, tail.Size, true // whoever made it may have ended before the directory was synced
 	w.synced = w.at
 	torn := info.Size() - tail.Size
 	if torn == 0 {

@@ -35,6 +35,7 @@ type writer struct {
 	at       place
 	synced   place
 	torn     bool // what is behind at has yet to be cut off
+	unlisted bool // the directory has yet to be synced: a crash could lose the newest file by its name
 	reserved bool
 	tried    time.Time // when the reserve was last asked for
 }
@@ -84,6 +85,9 @@ func (w *writer) some(records []auditlog.Record) (n int, err error) {
 		if err := w.begin(); err != nil {
 			return 0, err
 		}
+	}
+	if err := w.enlist(); err != nil {
+		return 0, err
 	}
 	to := w.at
 	var buf []byte
@@ -197,12 +201,24 @@ func (w *writer) begin() error {
 	if err != nil {
 		return fmt.Errorf("begin audit file: %w", err)
 	}
-	w.f, w.at.size, w.torn = f, 0, false
+	w.f, w.at.size, w.torn, w.unlisted = f, 0, false, true
 	w.synced = w.at
+	if err := w.enlist(); err != nil {
+		return err
+	}
+	return w.drop()
+}
+
+// enlist brings the newest file's name to the disk; until then nothing in the file is durable.
+func (w *writer) enlist() error {
+	if !w.unlisted {
+		return nil
+	}
 	if err := w.cfg.disk.syncDir(w.cfg.Dir); err != nil {
 		return fmt.Errorf("sync audit directory: %w", err)
 	}
-	return w.drop()
+	w.unlisted = false
+	return nil
 }
 
 func (w *writer) drop() error {

@@ -395,6 +395,28 @@ func TestWaiterForAQuotaLeavesTheLineWhenItsCallerGoes(t *testing.T) {
 	recount(t, 0, c)
 }
 
+// TestQuotaThatIsMadeBetweenPlanAndCommandHolds: rule 1 of quota.go, for a namespace that had no quota, and for one that had another.
+func TestQuotaThatIsMadeBetweenPlanAndCommandHolds(t *testing.T) {
+	f := open(t, registry.Options{})
+	alice := f.user("alice")
+	b := &racing{LocalBackend: f.backend}
+	c := must(registry.New(b, registry.Options{Sealer: sealer(t)}))(t).As(registry.Actor{Name: "user:bob"})
+	must(c.Create(t.Context(), quotaMap("early"), client.WriteOptions{}))(t)
+	for _, tt := range []struct {
+		limit   string
+		refused bool
+	}{{"10", false}, {"2", true}} {
+		b.before = func() {
+			must(alice.Create(t.Context(), quotaNamed(t, "q"+tt.limit, map[string]string{"configmaps": tt.limit}), client.WriteOptions{}))(t)
+		}
+		_, err := c.Create(t.Context(), quotaMap("late-"+tt.limit), client.WriteOptions{})
+		if client.OverQuota(err) != tt.refused || !tt.refused && err != nil {
+			t.Errorf("a write that races the making of a quota of %s: got %v, want it refused: %t", tt.limit, err, tt.refused)
+		}
+		recount(t, 0, c)
+	}
+}
+
 // deaf loses every command of one actor before it is ordered, as a member that dies before it.
 type deaf struct {
 	*registry.LocalBackend

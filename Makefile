@@ -66,7 +66,7 @@ INPUTS := ./api,./hub/apiserver,./hub/audit,./hub/tokens,./client/remote,./hub/r
 
 fuzz: TIME ?= 5s
 fuzz: ONLY ?= $(INPUTS)
-fuzz: ## every fuzzer of an input for TIME each
+fuzz: ## every fuzzer of an input for TIME each (a duration, or a number of inputs as 300x)
 	@$(GO) run ./test/setup /usr/bin/gcc
 	@$(GO) run ./test/fuzz -time $(TIME) -only "$(ONLY)"
 

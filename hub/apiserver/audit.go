@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -183,7 +182,7 @@ func (x *exchange) outcome(took time.Duration) {
 	if x.s.cfg.Audit == nil {
 		return
 	}
-	denied := refusal(x.w.status)
+	denied := auditlog.Refusal(x.w.status) != ""
 	if !x.audited.receipt && !denied && !x.audited.crashed && x.by() == "" {
 		if x.route.public() || x.s.cfg.Audit.Policy().Level(x.policyAttributes()) == audit.LevelNone || x.w.status == http.StatusNotFound && x.route.kind == routeNone {
 			return
@@ -204,14 +203,6 @@ func (x *exchange) outcome(took time.Duration) {
 	x.s.cfg.Audit.Outcome(r)
 }
 
-// refusal tells answers to what is not theirs, too much or malformed from those that say how things stand.
-func refusal(status int) bool {
-	return slices.Contains([]int{
-		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong,
-		http.StatusUnsupportedMediaType, http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge,
-	}, status)
-}
-
 // refused counts a request that was refused, by a reason of few.
 func (x *exchange) refused(reason string) {
 	if !x.counted && x.s.cfg.Refused != nil {
@@ -222,27 +213,9 @@ func (x *exchange) refused(reason string) {
 
 // countRefusal counts an answer that was not counted where it was decided.
 func (x *exchange) countRefusal() {
-	if refusal(x.w.status) {
-		x.refused(reasonOf(x.w.status))
+	if reason := auditlog.Refusal(x.w.status); reason != "" {
+		x.refused(reason)
 	}
-}
-
-func reasonOf(status int) string {
-	switch status {
-	case http.StatusBadRequest:
-		return "malformed"
-	case http.StatusUnauthorized:
-		return "unauthenticated"
-	case http.StatusForbidden:
-		return "forbidden"
-	case http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusRequestHeaderFieldsTooLarge:
-		return "too_large"
-	case http.StatusUnsupportedMediaType:
-		return "media"
-	case http.StatusRequestTimeout:
-		return "slow_body"
-	}
-	return "busy"
 }
 
 // by is who truly asks, where it is in another's name.

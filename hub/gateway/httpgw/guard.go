@@ -48,7 +48,7 @@ func (h *handler) strangersTurn(r *http.Request) (leave func(), err error) {
 
 // refused counts an answer that refuses, and puts it on record.
 func (h *handler) refused(message string, r *http.Request, status int) {
-	reason := reasonOf(status)
+	reason := auditlog.Refusal(status)
 	if reason == "" {
 		return
 	}
@@ -61,24 +61,6 @@ func (h *handler) refused(message string, r *http.Request, status int) {
 	h.c.Audit.Outcome(auditlog.Record{
 		Actor: actorOf(r), Source: r.RemoteAddr, Verb: message, Path: r.URL.Path, Code: status, Reason: reason, Decision: auditlog.Deny,
 	})
-}
-
-func reasonOf(status int) string {
-	switch status {
-	case http.StatusBadRequest:
-		return "malformed"
-	case http.StatusUnauthorized:
-		return "unauthenticated"
-	case http.StatusForbidden:
-		return "forbidden"
-	case http.StatusRequestEntityTooLarge:
-		return "too_large"
-	case http.StatusUnsupportedMediaType:
-		return "media"
-	case http.StatusTooManyRequests:
-		return "busy"
-	}
-	return ""
 }
 
 // actorOf names the certificate that a request came with, whether or not it may do anything.

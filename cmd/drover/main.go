@@ -1,8 +1,9 @@
 // Command drover is the operator's tool: it applies manifests, follows rollouts, shows what runs where and why.
 //
 // Standard output is data, standard error is progress and errors. Exit codes: 0 done, 1 error, 2 usage, 3 done with some
-// devices pending-offline, 4 timed out and still going, 5 some devices failed, 6 stopped by a person or a newer revision,
-// 7 unreachable, 8 conflict, 9 denied. Of drover hub doctor 3 means warnings and 6 trouble.
+// devices pending-offline (drover diff --detailed-exitcode: differences; drover hub doctor: warnings), 4 timed out and still going,
+// 5 some devices failed, 6 stopped by a person, a newer revision or a missing --confirm (drover hub doctor and audit verify: trouble),
+// 7 unreachable, 8 conflict, 9 denied (drover auth can-i: no).
 package main
 
 import (
@@ -80,8 +81,8 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(f
 
 const exitCodes = `EXIT CODES:
    0 done   1 error   2 usage   3 done, some devices pending-offline   4 timed out and still going
-   5 some devices failed   6 stopped by a person or a newer revision   7 unreachable   8 conflict   9 denied
-   hub doctor: 3 warnings   6 trouble      auth can-i: 9 no
+   5 some devices failed   6 stopped by a person, a newer revision or a missing --confirm   7 unreachable   8 conflict   9 denied
+   hub doctor: 3 warnings   6 trouble      diff --detailed-exitcode: 3 differences      audit verify: 6 trouble      auth can-i: 9 no
 `
 
 func newApp(in io.Reader, out, errOut io.Writer) *cli.App {
